@@ -40,6 +40,7 @@ enum spec_key {
 	SK_TTY_ROWS = 29,
 	SK_STDIN_OPEN = 30,	/* sessions: 1 = stdin is a pipe fed by STDIN requests */
 	SK_DETACH_MS = 31,	/* sessions: how long it may run unattended; 0 no limit (later issue) */
+	SK_FROM = 32,		/* relaunch: id of the record whose `input` file is taken; no input follows the LAUNCH then */
 };
 
 enum spec_input { SPEC_INPUT_NONE = 0, SPEC_INPUT_STDIN = 1, SPEC_INPUT_FILE = 2 };
@@ -52,7 +53,7 @@ enum spec_input { SPEC_INPUT_NONE = 0, SPEC_INPUT_STDIN = 1, SPEC_INPUT_FILE = 2
 /* A decoded spec. Repeated fields are counted; walk them with spec_next(). */
 struct spec {
 	struct wire_slice raw;		/* all of it */
-	struct wire_slice id, mode, workdir, input_path, tree, layer, install, salt;
+	struct wire_slice id, mode, workdir, input_path, tree, layer, install, salt, from;
 	size_t n_args, n_env, n_parts;
 	size_t args_bytes, env_bytes;	/* including one NUL each */
 	int64_t kind, record_env, input_kind, input_len;
