@@ -106,6 +106,7 @@ struct berth_status {
 	int exit_code;			/* -1: there is none */
 	int signo;			/* 0: there is none */
 	char phase[16], resource[16];
+	int exec_errno;			/* failed/launch: errno of looking up or executing the command; 0: it failed otherwise */
 	int64_t limit;
 	char message[512];
 	char provider_state[32];

@@ -93,6 +93,7 @@ struct record_status {
 	int state;			/* wire_state */
 	bool has_exit_code, has_signal, has_usage, has_limit, sealed;
 	int exit_code, signo;
+	int sys_errno;			/* JK_ERRNO of a failed launch, with stage; 0: none */
 	struct wire_slice phase, resource, message, containment, view, stage;
 	int64_t limit, started_ms, finished_ms;		/* 0: not known */
 	int64_t user_ms, system_ms, max_rss;
