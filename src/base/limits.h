@@ -2,7 +2,8 @@
 #ifndef BERTH_BASE_LIMITS_H
 #define BERTH_BASE_LIMITS_H
 /*
- * Every maximum, with its reason. A buffer that grows names one of these at birth.
+ * Every maximum, with its reason. A buffer that grows names one of these at birth. The limits of the
+ * agent protocol are the protocol's (wire/proto.h, docs/protocol/agent.md), as the agent shares them.
  */
 
 /* Execution ids: [A-Za-z0-9][A-Za-z0-9._-]{0,127}. A directory name (255) with room for suffixes. */
@@ -17,8 +18,6 @@
 /* Strings in argv or envp: more do not fit ARG_TOTAL_MAX (a pointer and a NUL each). */
 #define ARG_COUNT_MAX (ARG_TOTAL_MAX / 9)
 
-/* A launch spec: ARG_TOTAL_MAX twice (argv, env) plus framing. */
-#define SPEC_MAX (2 * ARG_TOTAL_MAX + 64 * 1024)
 /* Bounded input of an execution, default of --input-limit. */
 #define INPUT_DEFAULT_MAX (16L * 1024 * 1024)
 /* Largest --input-limit: the bytes cross as frames and are hashed first. */

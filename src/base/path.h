@@ -37,6 +37,9 @@ int open_beneath(int dirfd, const char *rel, int flags, mode_t mode) attr_warn_u
 /* The same and never through any symlink, the last component included (-ELOOP). */
 int open_beneath_nolinks(int dirfd, const char *rel, int flags, mode_t mode) attr_warn_unused;
 
+/* The road without openat2 of the two above. For tests. */
+int open_beneath_walk(int dirfd, const char *rel, int flags, mode_t mode) attr_warn_unused;
+
 /*
  * Makes @path and its missing parents below @dirfd (AT_FDCWD for the usual meaning). Existing
  * directories (or links to them) are fine; 0 or -errno.
