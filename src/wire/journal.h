@@ -17,7 +17,10 @@
 
 enum journal_type { JOURNAL_SPEC = 1, JOURNAL_STATE = 2, JOURNAL_TERMINAL = 3 };
 
-/* Keys of STATE and TERMINAL entries. */
+/*
+ * Keys of STATE and TERMINAL entries. Only the last STATE and the first TERMINAL are looked at, so an entry repeats what an
+ * earlier STATE said and what still holds (containment, view, started).
+ */
 enum journal_key {
 	JK_STATE = 1,		/* wire_state */
 	JK_TIME_MS = 2,		/* wall clock */
@@ -48,14 +51,18 @@ enum journal_key {
 struct journal_stream {
 	uint64_t length;
 	uint64_t gap_from, gap_to;	/* equal: no gap */
-	uint64_t tail_cap;		/* ring size; 0: everything kept is in the head file */
+	uint64_t tail_cap;		/* ring size; 0: everything kept is in the head file, at its own offset */
 };
+/*
+ * The writer sets gap_from = gap_to = H before tail_cap, and tail_cap before the first byte goes into the ring; so with tail_cap > 0
+ * bytes before gap_from are in the head file and bytes from gap_to on are in the ring.
+ */
 
 /* Writes the 512-byte head. boot and incarnation have 16 bytes. */
 void journal_head(uint8_t head[JOURNAL_FIRST], const uint8_t boot[16], const uint8_t incarnation[16], int64_t wall_ms);
 /* Bytes that an entry with this payload takes in the file. */
 size_t journal_entry_size(size_t payload);
-/* Writes one entry; returns its size, or 0 when cap is too small. */
+/* Writes one entry; returns its size, or 0 when cap is too small or the payload is empty or above JOURNAL_ENTRY_MAX. */
 size_t journal_entry(uint8_t *out, size_t cap, uint32_t type, const void *payload, size_t n);
 
 /* A parsed journal; slices borrow from the bytes. */
@@ -74,7 +81,7 @@ int journal_parse(const void *p, size_t n, struct journal *ret);
 /* The same from the parts of a STATUS reply: the 512-byte head, then feed each WK_ENTRY (u32 type + payload). */
 int journal_from_head(const void *head, size_t n, struct journal *ret);
 void journal_feed(struct journal *j, struct wire_slice entry);
-/* The live area of one stream from the first 512 bytes. */
+/* The live area of one stream (wire_stream) from the first 512 bytes, which may be mapped and change meanwhile. */
 void journal_live(const void *head, int stream, struct journal_stream *ret);
 
 /* What the lock and the machine say beside the journal. */
@@ -88,10 +95,14 @@ struct journal_facts {
 #define JOURNAL_MESSAGE_MAX	500u
 #define JOURNAL_HITS_MAX	8u
 
-/* A state as CLI.md prints it, in numbers. Strings are bytes borrowed from the journal or static. */
+/*
+ * A state as CLI.md prints it, in numbers. Strings are bytes borrowed from the journal or static, without NUL and line breaks, at
+ * most JOURNAL_MESSAGE_MAX bytes.
+ */
 struct record_status {
 	int state;			/* wire_state */
-	bool has_exit_code, has_signal, has_usage, has_limit, sealed;
+	bool has_exit_code, has_signal, has_usage, has_limit;
+	bool sealed;			/* a TERMINAL entry is there: lengths, gaps and hashes are final */
 	int exit_code, signo;
 	int sys_errno;			/* JK_ERRNO of a failed launch, with stage; 0: none */
 	struct wire_slice phase, resource, message, containment, view, stage;
@@ -104,7 +115,10 @@ struct record_status {
 	uint8_t out_hash[16], err_hash[16];
 };
 
-/* The rules of "The record". Always succeeds: what cannot be known is WIRE_S_UNKNOWN with a message. */
+/*
+ * The rules of "The record". Always succeeds: what cannot be known is WIRE_S_UNKNOWN with a message. A TERMINAL entry is the truth
+ * whether or not somebody still holds the lock.
+ */
 void record_status(const struct journal *j, const struct journal_facts *f, struct record_status *ret);
 
 /* One read of one stream, planned. */
@@ -120,8 +134,12 @@ struct record_read {
 
 /*
  * Plans a read of at most max bytes from offset, by the rules of CLI.md (`logs --json`): a read stops at gap.from; one that starts at
- * or inside the gap reports it and begins at gap.to; past the end: empty, next = offset. A read that would cross the ring's seam is
- * cut there. st is the status at that moment. After reading, the caller asks record_read_valid() with fresh live data.
+ * or inside the gap reports it (whole: what a reader missed begins at the larger of its offset and gap_from) and begins at gap.to; past
+ * the end: empty, next = offset. A read that would cross the ring's seam, or go from the head file to the ring, is cut there. total is
+ * the length now; it is known (has_total) but for states that are not certain (unknown, provider_unavailable), whose reads are
+ * interrupted. eof: terminal and next has reached the length. truncated: bytes were written behind next, kept or not.
+ * st is the status at that moment. After reading, the caller asks record_read_valid() with fresh live data; a file that ends early (a machine
+ * that lost power) is the caller's to notice.
  */
 void record_read_plan(const struct record_status *st, int stream, uint64_t offset, uint64_t max, struct record_read *ret);
 /* False when the ring was overwritten meanwhile and the read must be planned anew. */

@@ -49,6 +49,7 @@ enum spec_input { SPEC_INPUT_NONE = 0, SPEC_INPUT_STDIN = 1, SPEC_INPUT_FILE = 2
 #define SPEC_OUTPUT_LIMIT	(INT64_C(1) << 30)
 #define SPEC_STARTUP_MS		10000
 #define SPEC_GRACE_MS		5000
+#define SPEC_INPUT_MAX		(INT64_C(1) << 30)	/* INPUT_MAX of base/limits.h */
 
 /* A decoded spec. Repeated fields are counted; walk them with spec_next(). */
 struct spec {
@@ -63,9 +64,11 @@ struct spec {
 };
 
 /*
- * Decodes and checks: well formed, a valid id, at least one argument, no NUL where there must be none, env of
- * the form NAME=VALUE, digits of tree and layer, numbers in range, input path lexically inside. Returns 0, or -1 and a
- * static text in *ret_why. *ret is untouched on failure.
+ * Decodes and checks: well formed, no field twice but the repeated ones, a valid id (and FROM), at least one argument, a
+ * command that is not empty, no NUL where there must be none, env of the form NAME=VALUE (NAME not empty), lower case hex digits of
+ * tree and layer, numbers in range (output limit not 0), working directory (of executions) and input path lexically inside, the latter
+ * the name of a file. Absent texts have p = NULL, but for workdir. Returns 0, or -1 and a static text in *ret_why. *ret is untouched on
+ * failure.
  */
 int spec_decode(const void *p, size_t n, struct spec *ret, const char **ret_why);
 /* Walks repeated fields: *cursor starts at 0. False when there is no further field with that key. */
@@ -73,7 +76,7 @@ bool spec_next(const struct spec *s, uint16_t key, size_t *cursor, struct wire_s
 /* Copies a spec without the fields of one key (SK_ENV for records that keep no environment). */
 void spec_copy_without(struct wire_w *w, const void *p, size_t n, uint16_t key);
 bool spec_id_valid(const void *p, size_t n);
-/* Lexically inside: relative, and no prefix of it climbs above its start. "..data/x" and "a/../b" are inside. */
+/* Lexically inside: not empty, no NUL, relative, and no prefix of it climbs above its start. "..data/x" and "a/../b" are inside. */
 bool spec_path_inside(const void *p, size_t n);
 
 #endif
