@@ -21,6 +21,24 @@
 #include "base/path.h"
 #include "base/random.h"
 #include "base/strbuf.h"
+#include "base/time.h"
+
+int wait_readable(int fd, int64_t deadline_ns)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	for (;;) {
+		int ms = deadline_poll_ms(deadline_ns);
+		int n = poll(&p, 1, ms);
+
+		if (n < 0)
+			return -errno;
+		if (n > 0)
+			return p.revents & POLLNVAL ? -EBADF : 1;
+		if (ms >= 0 && deadline_poll_ms(deadline_ns) == 0)
+			return 0;
+	}
+}
 
 /* True when the operation that set errno should be tried again. */
 static bool again(int fd, short events)

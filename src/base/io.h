@@ -12,6 +12,13 @@
 
 struct strbuf;
 
+/*
+ * Waits until @fd is readable, or has hung up or failed (which reading will tell). @deadline_ns is
+ * on the monotonic clock (base/time.h; INT64_MAX: for ever). 1 it is, 0 the deadline has passed,
+ * -errno; -EINTR is not restarted: a signal may be a reason to stop.
+ */
+int wait_readable(int fd, int64_t deadline_ns) attr_warn_unused;
+
 /* Reads until @len bytes or end of file. The number read (short = EOF), or -errno. */
 ssize_t read_full(int fd, void *buf, size_t len) attr_warn_unused;
 ssize_t pread_full(int fd, void *buf, size_t len, off_t offset) attr_warn_unused;

@@ -39,13 +39,14 @@ struct child_fd {
 
 struct child_params {
 	/* The program: with a '/' it is a path (relative to the new cwd), else it is looked up in the
-	 * PATH of @env as execvp(3) does. NULL: argv[0]. */
+	 * PATH of @env as execvp(3) does, but a file that is no program is never given to sh.
+	 * NULL: argv[0]. */
 	const char *file;
 	char *const *argv; /* NULL-terminated, at least one */
 	char *const *env;  /* NULL: the caller's environment */
 	const char *cwd;   /* NULL: the caller's */
-	/* An open directory instead of @cwd; -1: none. @cwd is relative to it when both are given. A
-	 * zeroed struct names fd 0 here: start from CHILD_PARAMS_INIT. */
+	/* An open directory instead of @cwd; -1: none. @cwd is relative to it when both are given.
+	 * A zeroed struct names fd 0 here: start from CHILD_PARAMS_INIT. */
 	int cwd_fd;
 	/* 0, 1 and 2 when not named here are /dev/null. Borrowed for the call. */
 	const struct child_fd *fds;
@@ -114,6 +115,9 @@ BERTH_DEFINE_AUTO(child, struct child, child_done);
  * deadlock. Each stream may be up to @max_out bytes (more: BERTH_E_TOO_LARGE and the child is
  * killed); past @timeout_ms (< 0: none) it is killed: BERTH_E_TIMEOUT. *ret_out and *ret_err are
  * NUL-terminated, owned by caller, free with free(); each may be NULL: then it goes to /dev/null.
+ * What is still in the pipes when the child has ended is read; a process that it left behind with
+ * the pipes in its hands is not waited for. params->fds must not name 0, 1 or 2. A failure to start
+ * is child_spawn()'s. The exit status is no failure: look at *ret_exit.
  */
 int child_run(const struct child_params *params, const void *in, size_t in_len, size_t max_out,
 	      int64_t timeout_ms, struct child_exit *ret_exit, char **ret_out, size_t *ret_out_len,
