@@ -65,6 +65,7 @@ struct road {
 	bool keep;	/* may be kept idle by the handle */
 	bool wfd_socket, rfd_eof;
 	uint8_t request; /* type of the request under way */
+	int64_t send_deadline; /* of road_data and what flushes on the way; INT64_MAX with every new request */
 	int cancel_fd;	/* -1: none; readable: road_recv fails with BERTH_E_TIMEOUT, error.cancelled */
 	struct road_error error;
 	struct road_hello hello; /* valid after the first receive */
@@ -75,6 +76,7 @@ struct road {
 	size_t out_cap, out_pos, out_len;
 	size_t ran;	/* commands: how much of out was in the last command */
 	size_t delivered; /* commands: frames of this request that were given to the caller */
+	bool start_init; /* commands: with --start */
 	bool ended;	/* commands: the answer that we have ends without a final frame */
 	struct road *next;
 };
