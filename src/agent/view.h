@@ -34,4 +34,9 @@ int view_open(const struct spec *s, int recfd, bool own_mnt, bool in_userns, str
 /* ERROR PRECONDITION's NEED of a spec: "tree", "layer", or NULL when the store has both (or none is asked for). */
 const char *view_need(const struct spec *s);
 
+/*
+ * LAUNCH against PRUNE: call store_hold(F_RDLCK) (store.h) before view_need() and close its fd when the record is visible under its
+ * id. PRUNE takes the same lock exclusively, so what view_need() has seen stays until the record says that it is used.
+ */
+
 #endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * copy.c: copies of files and trees for views and layers where no overlay can be mounted.
+ *
+ * Invariants: a copy shares no inode with its source (a reflink is a copy); no link is followed on either side, because
+ * every step is relative to a directory fd with O_NOFOLLOW. Not copied: owners, extended attributes, hard links among
+ * files, sockets, devices.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <linux/fs.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "agent/afs.h"
+
+#define COPY_DEPTH 400	/* 4.5 KiB of stack and two fds each */
+
+int copy_bytes(int from, int to)
+{
+	static uint8_t buf[256 * 1024];
+	bool range = true;
+	ssize_t n;
+
+	if (ioctl(to, FICLONE, from) == 0)
+		return 1;
+	for (;;) {
+		if (range) {
+			n = copy_file_range(from, NULL, to, NULL, 1u << 30, 0);
+			if (n > 0)
+				continue;
+			/* Some file systems have none of it, some say 0 for files that have contents (procfs): read then. */
+			range = false;
+			if (n < 0 && errno != EXDEV && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP &&
+			    errno != EPERM && errno != EINTR)
+				return -1;
+		}
+		n = RETRY_EINTR(read(from, buf, sizeof(buf)));
+		if (n == 0)
+			return 0;
+		if (n < 0 || write_all(to, buf, (size_t)n) < 0)
+			return -1;
+	}
+}
+
+static int copy_file(int src, int dst, const char *name, const struct stat *st, struct copy_stat *cs)
+{
+	struct timespec ts[2] = {{.tv_nsec = UTIME_OMIT}, st->st_mtim};
+	int in, out = -1, r = -1, e;
+
+	in = openat(src, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (in < 0)
+		return -1;
+	out = openat(dst, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (out < 0)
+		goto done;
+	if (st->st_size > 0) {
+		r = copy_bytes(in, out);
+		if (r < 0)
+			goto done;
+		cs->any = true;
+		cs->all_reflinked = cs->all_reflinked && r == 1;
+	}
+	r = fchmod(out, st->st_mode & 0777) < 0 || futimens(out, ts) < 0 ? -1 : 0;
+done:
+	e = errno;
+	close(in);
+	if (out >= 0)
+		close(out);
+	errno = e;
+	return r;
+}
+
+static int copy_link(int src, int dst, const char *name)
+{
+	char target[4096];
+	ssize_t n = readlinkat(src, name, target, sizeof(target) - 1);
+
+	if (n < 0)
+		return -1;
+	target[n] = '\0';
+	return symlinkat(target, dst, name);
+}
+
+static bool is_opaque(int fd)
+{
+	char v;
+
+	return (fgetxattr(fd, "trusted.overlay.opaque", &v, 1) == 1 && v == 'y') ||
+	       (fgetxattr(fd, "user.overlay.opaque", &v, 1) == 1 && v == 'y');
+}
+
+static int copy_level(int src, int dst, unsigned flags, struct copy_stat *cs, int depth);
+
+static int copy_dir(int src, int dst, const char *name, const struct stat *st, unsigned flags, struct copy_stat *cs,
+		    int depth)
+{
+	int in, out = -1, r = -1, e;
+
+	in = openat(src, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (in < 0)
+		return -1;
+	if ((flags & COPY_LAYER) && is_opaque(in) && remove_tree_at(dst, name, NULL) < 0)
+		goto done;
+	if (mkdir_at(dst, name, 0700) < 0)
+		goto done;
+	out = openat(dst, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (out < 0)
+		goto done;
+	r = copy_level(in, out, flags, cs, depth + 1);
+	if (r == 0)
+		r = fchmod(out, st->st_mode & 0777);
+done:
+	e = errno;
+	close(in);
+	if (out >= 0)
+		close(out);
+	errno = e;
+	return r;
+}
+
+/* Makes room for what is not a directory, or for a directory where dst has none. */
+static int make_room(int dst, const char *name, bool dir)
+{
+	struct stat st;
+
+	if (fstatat(dst, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -1;
+	return dir && S_ISDIR(st.st_mode) ? 0 : remove_tree_at(dst, name, NULL);
+}
+
+static int copy_entry(int src, int dst, const char *name, unsigned flags, struct copy_stat *cs, int depth)
+{
+	struct stat st;
+
+	if (fstatat(src, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -1;
+	if (make_room(dst, name, S_ISDIR(st.st_mode)) < 0)
+		return -1;
+	if (S_ISREG(st.st_mode))
+		return copy_file(src, dst, name, &st, cs);
+	if (S_ISDIR(st.st_mode))
+		return copy_dir(src, dst, name, &st, flags, cs, depth);
+	if (S_ISLNK(st.st_mode))
+		return copy_link(src, dst, name);
+	if (S_ISFIFO(st.st_mode))
+		return mkfifoat(dst, name, st.st_mode & 0777);
+	return 0;	/* whiteouts (a character device 0:0) have removed what was there; the rest is left out */
+}
+
+static int copy_level(int src, int dst, unsigned flags, struct copy_stat *cs, int depth)
+{
+	struct dirscan d;
+	const char *name;
+	uint8_t type;
+
+	if (depth > COPY_DEPTH) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	dirscan_init(&d, src);
+	while ((name = dirscan_next(&d, &type))) {
+		if (copy_entry(src, dst, name, flags, cs, depth) < 0)
+			return -1;
+	}
+	errno = d.err;
+	return d.err ? -1 : 0;
+}
+
+int copy_tree(int src, int dst, unsigned flags, struct copy_stat *cs)
+{
+	return copy_level(src, dst, flags, cs, 0);
+}
