@@ -17,18 +17,18 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define ENTRY_HEADER  8u
-#define ENTRY_SUM     8u
-#define STREAM_BYTES  32u
-#define MAGIC_BYTES   8u
-#define ID_BYTES      16u
-#define HASH_BYTES    16u
-#define ERRNO_MAX     4095 /* the kernel's MAX_ERRNO */
-#define OFF_VERSION   8u
-#define OFF_FIRST     12u
-#define OFF_BOOT      16u
+#define ENTRY_HEADER	8u
+#define ENTRY_SUM	8u
+#define STREAM_BYTES	32u
+#define MAGIC_BYTES	8u
+#define ID_BYTES	16u
+#define HASH_BYTES	16u
+#define ERRNO_MAX	4095 /* the kernel's MAX_ERRNO */
+#define OFF_VERSION	8u
+#define OFF_FIRST	12u
+#define OFF_BOOT	16u
 #define OFF_INCARNATION 32u
-#define OFF_WALL      48u
+#define OFF_WALL	48u
 
 _Static_assert(sizeof(JOURNAL_MAGIC) - 1 == MAGIC_BYTES, "the magic has 8 bytes");
 _Static_assert(JOURNAL_LIVE % 8 == 0 && JOURNAL_FIRST % 8 == 0, "aligned words and entries");
@@ -75,7 +75,8 @@ size_t journal_entry(uint8_t *out, size_t cap, uint32_t type, const void *payloa
 	return body + ENTRY_SUM;
 }
 
-/* A word of the live area. The memory may be mapped and change meanwhile: one load, where it is aligned. */
+/* A word of the live area. The memory may be mapped and change meanwhile: one load, where it is
+ * aligned. */
 static uint64_t live_word(const uint8_t *p)
 {
 	typedef uint64_t __attribute__((may_alias)) word;
@@ -92,8 +93,8 @@ void journal_live(const void *head, int stream, struct journal_stream *ret)
 	const uint8_t *p = head;
 
 	p += JOURNAL_LIVE + (stream == WIRE_STDERR ? STREAM_BYTES : 0);
-	/* The length first: the writer moves the gap before it overwrites and the length after, so the
-	 * gap that is read here is at least that of this length. */
+	/* The length first: the writer moves the gap before it overwrites and the length after, so
+	 * the gap that is read here is at least that of this length. */
 	ret->length = live_word(p);
 	ret->gap_from = live_word(p + 8);
 	ret->gap_to = live_word(p + 16);
@@ -181,7 +182,8 @@ static void take_hit(struct record_status *s, struct wire_slice v)
 {
 	struct wire_slice name = line(v, v.n);
 
-	if (s->n_hits == JOURNAL_HITS_MAX || name.n == 0 || v.n - name.n != 1 + 8 || v.p[name.n] != 0)
+	if (s->n_hits == JOURNAL_HITS_MAX || name.n == 0 || v.n - name.n != 1 + 8 ||
+	    v.p[name.n] != 0)
 		return;
 	s->hits[s->n_hits].name = name;
 	s->hits[s->n_hits].count = (int64_t)wire_get_u64(v.p + name.n + 1);
@@ -313,9 +315,10 @@ static void unknown(struct record_status *s, const char *why)
 static void from_terminal(struct record_status *s, struct wire_slice terminal)
 {
 	s->state = (int)wire_find_int(terminal.p, terminal.n, JK_STATE, WIRE_S_NONE);
-	/* The gap of a sealed stream is the one in the seal; no gap there is none. */
-	s->out.gap_from = s->out.gap_to = 0;
-	s->err.gap_from = s->err.gap_to = 0;
+	/* The gap of a sealed stream is the one in the seal; none there is none. gap_from stays: a ring
+	 * that was begun and not overwritten begins there. */
+	s->out.gap_to = s->out.gap_from;
+	s->err.gap_to = s->err.gap_from;
 	take_entry(s, terminal);
 	s->finished_ms = wire_find_int(terminal.p, terminal.n, JK_TIME_MS, 0);
 	s->sealed = true;
@@ -374,7 +377,8 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* What nobody can have lied about: from <= to <= length, and no more kept behind the gap than the ring holds. */
+/* What nobody can have lied about: from <= to <= length, and no more kept behind the gap than the
+ * ring holds. */
 static struct journal_stream sane(const struct journal_stream *raw)
 {
 	struct journal_stream s = *raw;

@@ -2,8 +2,8 @@
 /*
  * manifest.c: the list of an artifact's entries.
  *
- * Invariants: one artifact has one manifest (but for mtimes): what does not apply to an entry's type
- * is 0, paths are normal and in strict order. Checking takes one pass and memory of one path.
+ * Invariants: one artifact has one manifest (but for mtimes): what does not apply to an entry's
+ * type is 0, paths are normal and in strict order. Checking takes one pass and memory of one path.
  *
  * Not here: hashing, and anything about the files themselves.
  */
@@ -11,12 +11,12 @@
 
 #include <string.h>
 
-#define SHA_BYTES     32u
-#define OFF_PATH_LEN  2u
-#define OFF_TARGET    4u
-#define OFF_SIZE      8u
-#define OFF_MTIME     16u
-#define OFF_SHA	      24u
+#define SHA_BYTES    32u
+#define OFF_PATH_LEN 2u
+#define OFF_TARGET   4u
+#define OFF_SIZE     8u
+#define OFF_MTIME    16u
+#define OFF_SHA	     24u
 _Static_assert(OFF_SHA + SHA_BYTES == MANIFEST_FIXED, "the fixed part ends with the hash");
 
 void manifest_put(struct wire_w *w, const struct manifest_entry *e)
@@ -134,7 +134,8 @@ int manifest_next(const void *p, size_t n, size_t *pos, struct manifest_entry *r
 
 /*
  * Which prefixes of the last path are directories of the manifest, one bit per length. That is all
- * that is needed: between a directory D and an entry "D/x" of a sorted list every path begins with D.
+ * that is needed: between a directory D and an entry "D/x" of a sorted list every path begins with
+ * D.
  */
 struct dirs {
 	uint8_t bit[MANIFEST_PATH_MAX / 8 + 1];

@@ -12,7 +12,8 @@
 
 #include <string.h>
 
-#define DURATION_MAX (INT64_C(100) * 365 * 24 * 3600 * 1000) /* 100 years: sums of a few fit in ns */
+#define DURATION_MAX \
+	(INT64_C(100) * 365 * 24 * 3600 * 1000) /* 100 years: sums of a few fit in ns */
 #define HEX_DIGITS   64u
 #define SALT_BYTES   16u
 #define DIGEST_BYTES 32u
@@ -26,10 +27,22 @@ struct field {
 	int64_t min, max, dflt;
 };
 
-#define INT(member, lo, hi, d) {F_INT, offsetof(struct spec, member), (lo), (hi), (d)}
-#define TEXT(member)	       {F_TEXT, offsetof(struct spec, member), 0, 0, 0}
-#define BYTES(member)	       {F_BYTES, offsetof(struct spec, member), 0, 0, 0}
-#define REPEATED	       {F_REPEATED, 0, 0, 0, 0}
+#define INT(member, lo, hi, d)                                        \
+	{                                                             \
+		F_INT, offsetof(struct spec, member), (lo), (hi), (d) \
+	}
+#define TEXT(member)                                           \
+	{                                                      \
+		F_TEXT, offsetof(struct spec, member), 0, 0, 0 \
+	}
+#define BYTES(member)                                           \
+	{                                                       \
+		F_BYTES, offsetof(struct spec, member), 0, 0, 0 \
+	}
+#define REPEATED                       \
+	{                              \
+		F_REPEATED, 0, 0, 0, 0 \
+	}
 
 static const struct field fields[] = {
 	[SK_ID] = TEXT(id),
@@ -239,7 +252,8 @@ static const char *check_input(const struct spec *s)
 	case SPEC_INPUT_NONE:
 		return s->input_len != 0 ? "a length without an input" : NULL;
 	case SPEC_INPUT_FILE:
-		if (!spec_path_inside(s->input_path.p, s->input_path.n) || !names_file(s->input_path))
+		if (!spec_path_inside(s->input_path.p, s->input_path.n) ||
+		    !names_file(s->input_path))
 			return "the input path is not inside the artifact";
 		return NULL;
 	default:
