@@ -136,6 +136,9 @@ struct berth_provider_ops {
 	int (*port_url)(void *handle, unsigned port, char *url, size_t cap, struct berth_error *err);
 	/* The home of the sandbox, absolute. NULL: core asks through execute. home has cap bytes. */
 	int (*home)(void *handle, char *home, size_t cap, struct berth_error *err);
+	/* The berth directory that was fixed at creation (key dir=), absolute or relative to the home; BERTH_E_NOT_FOUND when none was. NULL: none
+	 * is ever fixed. dir has cap bytes. */
+	int (*dir)(void *handle, char *dir, size_t cap, struct berth_error *err);
 	/* Calls fn for each sandbox of this provider in the state of the spec. */
 	int (*list)(const char *state_dir, int (*fn)(void *arg, const char *name), void *arg, struct berth_error *err);
 };

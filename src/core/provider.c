@@ -170,6 +170,11 @@ int provider_home(struct berth_sandbox *s, char *home, size_t cap, struct berth_
 	return s->ops->home(s->handle, home, cap, err);
 }
 
+int provider_dir(struct berth_sandbox *s, char *dir, size_t cap, struct berth_error *err)
+{
+	return s->ops->dir ? s->ops->dir(s->handle, dir, cap, err) : BERTH_E_NOT_FOUND;
+}
+
 int provider_list(const struct berth *b, const struct berth_provider_ops *ops,
 		  int (*fn)(void *arg, const char *name), void *arg, struct berth_error *err)
 {

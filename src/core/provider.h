@@ -46,6 +46,9 @@ int provider_port_url(struct berth_sandbox *s, unsigned port, char *url, size_t 
 		      struct berth_error *err) attr_warn_unused;
 int provider_home(struct berth_sandbox *s, char *home, size_t cap, struct berth_error *err)
 	attr_warn_unused;
+/* Also BERTH_E_NOT_FOUND where the driver has no such op. */
+int provider_dir(struct berth_sandbox *s, char *dir, size_t cap, struct berth_error *err)
+	attr_warn_unused;
 int provider_list(const struct berth *b, const struct berth_provider_ops *ops,
 		  int (*fn)(void *arg, const char *name), void *arg, struct berth_error *err)
 	attr_warn_unused;

@@ -251,18 +251,35 @@ int sandbox_home(struct berth_sandbox *s, const char **ret_home, struct berth_er
 	return rc;
 }
 
-int sandbox_dir(struct berth_sandbox *s, const char **ret_dir, struct berth_error *err)
+/* The directory as given, else as fixed at creation, else the default; owned by caller. */
+static int chosen_dir(struct berth_sandbox *s, char **ret, struct berth_error *err)
 {
-	const char *home = NULL;
+	char fixed[PATH_BUF_MAX] = "berth";
+	struct berth_error why = BERTH_ERROR_INIT;
 	int rc = 0;
 
+	if (!s->remote_dir)
+		rc = provider_dir(s, fixed, sizeof(fixed), &why);
+	if (rc < 0 && rc != BERTH_E_NOT_FOUND)
+		return berth_fail(err, rc, "%s", why.message);
+	*ret = mem_strdup(s->remote_dir ? s->remote_dir : fixed);
+	return *ret ? 0 : berth_fail_nomem(err);
+}
+
+int sandbox_dir(struct berth_sandbox *s, const char **ret_dir, struct berth_error *err)
+{
+	auto_free char *chosen = NULL, *joined = NULL;
+	const char *home = "/";
+	int rc;
+
 	if (!s->dir) {
-		if (!s->remote_dir || *s->remote_dir != '/')
+		rc = chosen_dir(s, &chosen, err);
+		if (rc == 0 && *chosen != '/')
 			rc = sandbox_home(s, &home, err);
 		if (rc < 0)
 			return rc;
-		s->dir = home ? path_join(home, s->remote_dir ? s->remote_dir : "berth")
-			      : mem_strdup(s->remote_dir);
+		joined = path_join(home, chosen);
+		s->dir = joined ? path_normalize(joined) : NULL;
 		if (!s->dir)
 			return berth_fail_nomem(err);
 	}
@@ -298,6 +315,8 @@ static void forget_life(struct berth_sandbox *s)
 		close(s->dir_fd);
 	s->dir_fd = -1;
 	s->started = false;
+	free(s->dir);
+	s->dir = NULL;
 }
 
 int sandbox_ensure_started(struct berth_sandbox *s, struct berth_error *err)

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The top of the library: the one place that knows which drivers there are. Everything else of berth/berth.h is defined in
+ * core, where its work is.
+ */
+#include <berth/berth.h>
+
+#include "core/core.h"
+
+extern const struct berth_provider_ops berth_provider_local;
+
+static const struct berth_provider_ops *const drivers[] = {
+	&berth_provider_local,
+};
+
+int berth_new(const char *state_dir, struct berth **ret, struct berth_error *err)
+{
+	return core_context_new(state_dir, drivers, ARRAY_LEN(drivers), ret, err);
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The life of a local sandbox. Every change is made under its kernel lock, so twenty starters make one sandbox; whoever comes
+ * after a caller that was killed in the middle finds the markers and finishes or repeats the work.
+ */
+#include "providers/local/local.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/path.h"
+
+const struct launcher *local_launcher(const struct local *l)
+{
+	(void)l;	/* the next issue brings bwrap */
+	return &local_launcher_none;
+}
+
+static int default_alive(const struct local *l, bool *ret, struct berth_error *err)
+{
+	auto_free char *dir = local_default_dir(l);
+
+	if (!dir)
+		return berth_fail_nomem(err);
+	*ret = local_init_alive(dir);
+	return 0;
+}
+
+static int start_dir(struct local *l, const char *dir, struct berth_error *err)
+{
+	int rc = local_note_dir(l, dir, err);
+
+	if (rc == 0 && !local_init_alive(dir))
+		rc = local_launcher(l)->start_init(l, dir, err);
+	return rc;
+}
+
+/* What creation needs beside a name. */
+static int may_create(const struct local *l, struct berth_error *err)
+{
+	if (l->want_isolation)
+		return 0;
+	berth_fail(err, BERTH_E_INVALID,
+		   "no sandbox local:%s, and isolation=bwrap, the default for a new one, is not built "
+		   "yet in this version of berth", l->name);
+	berth_error_hint(err, "\"local:%s?isolation=none\" makes one without isolation", l->name);
+	return BERTH_E_INVALID;
+}
+
+static int destroy_locked(struct local *l, struct berth_error *err);
+
+/* With the lock: makes it be there and run. */
+static int start_locked(struct local *l, bool create, bool *ret_created, struct berth_error *err)
+{
+	auto_free char *dir = NULL;
+	int rc = 0;
+
+	if (local_marked(l, "destroying"))
+		return destroy_locked(l, err) < 0 ? err ? err->code : BERTH_E_IO : 1;
+	rc = local_load(l, err);
+	if (rc == BERTH_E_NOT_FOUND && create) {
+		rc = local_create(l, err);
+		*ret_created = rc == 0;
+	}
+	if (rc < 0)
+		return rc;
+	dir = local_default_dir(l);
+	if (!dir)
+		return berth_fail_nomem(err);
+	rc = local_note_boot(l, err);
+	if (rc == 0)
+		rc = start_dir(l, dir, err);
+	return rc < 0 ? rc : local_mark(l, "stopped", false, err);
+}
+
+static int start(struct local *l, bool create, bool *ret_created, struct berth_error *err)
+{
+	bool alive = false, created = false;
+	int rc = local_load(l, err);
+
+	if (rc == BERTH_E_NOT_FOUND && create)
+		rc = may_create(l, err);
+	else if (rc == 0)
+		rc = default_alive(l, &alive, err);
+	if (rc < 0)
+		return rc;
+	if (alive && !local_marked(l, "stopped") && !local_marked(l, "destroying")) {
+		*ret_created = false;
+		return 0;
+	}
+	if (create)
+		(void)!local_sweep_trash(l, NULL, NULL);	/* what is left is for the next one */
+	do {
+		auto_close int lock = -1;
+
+		rc = local_lock(l, create, &lock, err);
+		if (rc == 0)
+			rc = start_locked(l, create, &created, err);
+	} while (rc > 0);
+	if (rc < 0)
+		return rc;
+	*ret_created = created;
+	return 0;
+}
+
+int local_start(void *handle, bool *ret_created, struct berth_error *err)
+{
+	return start(handle, true, ret_created, err);
+}
+
+int local_resume(void *handle, struct berth_error *err)
+{
+	bool created;
+
+	return start(handle, false, &created, err);
+}
+
+int local_start_agent(void *handle, const char *dir, struct berth_error *err)
+{
+	struct local *l = handle;
+	auto_close int lock = -1;
+	int rc = local_lock(l, false, &lock, err);
+
+	if (rc == 0)
+		rc = local_load(l, err);
+	if (rc < 0)
+		return rc;
+	if (local_marked(l, "stopped") || local_marked(l, "destroying"))
+		return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox local:%s is stopped", l->name);
+	return start_dir(l, dir, err);
+}
+
+/* ── stopping ──────────────────────────────────────────────────────────────────────────────────────── */
+
+static int end_one(struct local *l, const char *dir, void *arg, struct berth_error *err)
+{
+	const bool *hard = arg;
+
+	return local_end_dir(dir, *hard, err);
+}
+
+/* Everything in every directory that is in use. */
+static int end_all(struct local *l, bool hard, struct berth_error *err)
+{
+	auto_free char *dir = local_default_dir(l);
+	int rc;
+
+	if (!dir)
+		return berth_fail_nomem(err);
+	rc = local_each_dir(l, end_one, &hard, err);
+	/* Noted or not (a starter may have been killed before it noted it). */
+	return rc < 0 ? rc : local_end_dir(dir, hard, err);
+}
+
+int local_stop(void *handle, struct berth_error *err)
+{
+	struct local *l = handle;
+	auto_close int lock = -1;
+	bool was_stopped;
+	int rc = local_load(l, err);
+
+	if (rc == 0)
+		rc = local_lock(l, false, &lock, err);
+	if (rc == 0)
+		rc = local_load(l, err);
+	if (rc < 0)
+		return rc;
+	was_stopped = local_marked(l, "stopped");
+	rc = local_mark(l, "stopped", true, err);
+	if (rc == 0)
+		rc = end_all(l, false, err);
+	if (rc < 0 && !was_stopped)
+		(void)!local_mark(l, "stopped", false, NULL);	/* it runs, so it is not stopped */
+	return rc;
+}
+
+/* ── destroying ────────────────────────────────────────────────────────────────────────────────────── */
+
+/* A berth directory outside of the sandbox's folder: what berth made there goes, the rest is not ours. */
+static int remove_outside(struct local *l, const char *dir, void *arg, struct berth_error *err)
+{
+	static const char *const ours[] = {"init.sock", "init.lock", "incarnation", "x", "s", "store",
+					   "app", "tmp"};
+	size_t n = strlen(l->base);
+	auto_close int fd = -1;
+	int rc = 0;
+
+	if (strncmp(dir, l->base, n) == 0 && dir[n] == '/')
+		return 0;
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : berth_fail_errno(err, 0, errno, "%s", dir);
+	for (size_t i = 0; i < ARRAY_LEN(ours) && rc == 0; i++)
+		rc = remove_tree(fd, ours[i]);
+	if (rc < 0)
+		return berth_fail_errno(err, 0, -rc, "%s", dir);
+	(void)!rmdir(dir);	/* not empty: the user's */
+	return 0;
+}
+
+static int destroy_locked(struct local *l, struct berth_error *err)
+{
+	int rc = local_load(l, err);
+
+	if (rc == BERTH_E_CONFLICT)
+		return rc;
+	/* No record, or a damaged one, is no reason to keep the rest. */
+	rc = local_mark(l, "destroying", true, err);
+	if (rc == 0)
+		rc = end_all(l, true, err);
+	if (rc == 0)
+		rc = local_each_dir(l, remove_outside, NULL, err);
+	return rc < 0 ? rc : local_discard(l, err);
+}
+
+int local_destroy(void *handle, struct berth_error *err)
+{
+	struct local *l = handle;
+	int rc;
+
+	if (access(l->base, F_OK) == 0) {
+		auto_close int lock = -1;
+
+		rc = local_lock(l, false, &lock, err);
+		if (rc == 0)
+			rc = destroy_locked(l, err);
+		if (rc < 0 && rc != BERTH_E_NOT_FOUND)
+			return rc;
+	}
+	return local_sweep_trash(l, l->name, err);
+}
+
+/* ── info ──────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void find_status(const struct local *l, bool alive, struct berth_provider_info *info)
+{
+	const char *message = "";
+
+	if (local_marked(l, "destroying")) {
+		info->status = BERTH_SANDBOX_DESTROYING;
+		message = local_locked(l) ? "" : "destroy was interrupted";
+	} else if (local_marked(l, "stopped")) {
+		info->status = alive ? BERTH_SANDBOX_STOPPING : BERTH_SANDBOX_STOPPED;
+	} else if (alive) {
+		info->status = BERTH_SANDBOX_RUNNING;
+	} else if (local_locked(l)) {
+		info->status = BERTH_SANDBOX_STARTING;
+	} else if (local_other_boot(l)) {
+		info->status = BERTH_SANDBOX_STOPPED;
+		message = "host rebooted";
+	} else {
+		info->status = BERTH_SANDBOX_ERROR;
+		message = "init is gone; the next start restarts it";
+	}
+	snprintf(info->message, sizeof(info->message), "%s", message);
+}
+
+int local_info(void *handle, struct berth_provider_info *ret, struct berth_error *err)
+{
+	struct local *l = handle;
+	struct berth_provider_info info = {0};
+	bool alive = false;
+	int rc = local_load(l, err);
+
+	if (rc == 0)
+		rc = default_alive(l, &alive, err);
+	if (rc < 0)
+		return rc;
+	find_status(l, alive, &info);
+	snprintf(info.id, sizeof(info.id), "%s", l->record.id);
+	info.created_ms = l->record.created_ms;
+	local_launcher(l)->describe(l, &info);
+	*ret = info;
+	return 0;
+}

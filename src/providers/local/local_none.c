@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The launcher without walls (isolation=none): init is a process of this machine, of our own uid, in the sandbox's home.
+ * It survives us: it makes itself a daemon. The agent binary is kept once per state folder, under its hash.
+ */
+#include "providers/local/local.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/path.h"
+#include "base/strv.h"
+#include "base/time.h"
+#include "core/agent_blob.h"
+#include "loop/child.h"
+
+/* From spawn to "it listens": a start takes a few ms; this is for a machine that swaps. */
+#define START_MS 20000
+
+BERTH_DEFINE_AUTO_PTR(strv_items, char **, strv_free_items);
+
+/* The path of the agent, which is written when it is not there. Owned by caller. */
+static int agent_path(const struct local *l, char **ret, struct berth_error *err)
+{
+	auto_free char *path = NULL, *dir = NULL;
+	const struct agent_blob *blob;
+	struct utsname u;
+	struct stat st;
+	int rc;
+
+	uname(&u);
+	blob = agent_blob_get(u.machine);
+	if (!blob)
+		return berth_fail(err, BERTH_E_UNSUPPORTED, "this berth has no agent for %s",
+				  u.machine);
+	dir = mem_printf("%s/agent/%s", l->state_dir, blob->hash);
+	path = dir ? path_join(dir, "berth-agent") : NULL;
+	if (!path)
+		return berth_fail_nomem(err);
+	if (stat(path, &st) < 0 || (size_t)st.st_size != blob->size) {
+		rc = mkdir_p(AT_FDCWD, dir, 0700);
+		if (rc < 0)
+			return berth_fail_errno(err, 0, -rc, "%s", dir);
+		rc = write_file_atomic(AT_FDCWD, path, blob->data, blob->size, 0755, 0, err);
+		if (rc < 0)
+			return rc;
+	}
+	*ret = TAKE_PTR(path);
+	return 0;
+}
+
+/* What init said before it gave up, one line. */
+static int start_failed(int errfd, const char *dir, const char *how, struct berth_error *err)
+{
+	char text[400] = "";
+	ssize_t n = pread_full(errfd, text, sizeof(text) - 1, 0);
+
+	text[n > 0 ? n : 0] = '\0';
+	text[strcspn(text, "\n")] = '\0';
+	return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox's init for %s did not start: %s", dir,
+			  text[0] ? text : how);
+}
+
+/* One byte or the end of the pipe: either way init has said what it had to say. */
+static int wait_ready(int fd, const char *dir, struct berth_error *err)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	char byte;
+
+	if (RETRY_EINTR(poll(&p, 1, START_MS)) <= 0)
+		return berth_fail(err, BERTH_E_TIMEOUT, "the sandbox's init for %s is not ready", dir);
+	return RETRY_EINTR(read(fd, &byte, 1)) == 1;
+}
+
+static int run_init(struct local *l, const char *agent, const char *dir, struct berth_error *err)
+{
+	const char *const argv[] = {"berth-agent", "init", "--daemon", "--ready", "3", dir, NULL};
+	auto(strv_items) char **env = local_environment(l);
+	auto(child) struct child child = CHILD_INIT;
+	auto_close int ready_r = -1, ready_w = -1, errfd = -1;
+	struct child_params p = CHILD_PARAMS_INIT;
+	struct child_exit end = {0};
+	int fds[2], rc = fd_pipe(fds, 0);
+
+	if (rc < 0)
+		return berth_fail_errno(err, 0, -rc, "pipe");
+	ready_r = fds[0];
+	ready_w = fds[1];
+	errfd = fd_move_above_2(memfd_create("init-errors", MFD_CLOEXEC));
+	if (!env || errfd < 0)
+		return berth_fail_nomem(err);
+	p.file = agent;
+	p.argv = (char *const *)argv;
+	p.env = env;
+	p.cwd = l->home;
+	p.fds = (struct child_fd[]){{ready_w, 3}, {errfd, 2}};
+	p.n_fds = 2;
+	p.setsid = true;
+	rc = child_spawn(&p, &child, NULL, err);
+	if (rc < 0)
+		return rc;
+	fd_close(&ready_w);
+	rc = wait_ready(ready_r, dir, err);
+	if (rc < 0)
+		return rc;
+	rc = child_wait(&child, START_MS, &end, err);
+	if (rc > 0)
+		return berth_fail(err, BERTH_E_TIMEOUT, "the sandbox's init for %s is not ready", dir);
+	/* Not ours? Then another starter's won, or none did: the socket tells. */
+	fds[0] = rc < 0 ? rc : local_connect(dir, "init.sock");
+	if (fds[0] < 0)
+		return rc < 0 ? rc : start_failed(errfd, dir, berth_errno_text(-fds[0]), err);
+	close(fds[0]);
+	return 0;
+}
+
+static int none_start_init(struct local *l, const char *dir, struct berth_error *err)
+{
+	auto_free char *agent = NULL;
+	int rc = mkdir_p(AT_FDCWD, dir, 0700);
+
+	if (rc < 0)
+		return berth_fail_errno(err, 0, -rc, "%s", dir);
+	rc = agent_path(l, &agent, err);
+	return rc < 0 ? rc : run_init(l, agent, dir, err);
+}
+
+static void none_describe(const struct local *l, struct berth_provider_info *info)
+{
+	snprintf(info->isolation, sizeof(info->isolation), "none");
+	snprintf(info->net, sizeof(info->net), "host");
+	snprintf(info->containment, sizeof(info->containment), "subreaper");
+	info->records_protected = false;
+	info->init_is_life = false;
+}
+
+const struct launcher local_launcher_none = {
+	.name = "none",
+	.start_init = none_start_init,
+	.describe = none_describe,
+};

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The folder of a local sandbox: its record, markers, lock, and its way out.
+ *
+ * Invariants: the record is the last thing that creation writes, so a folder without one is no sandbox; it never changes. Changes of
+ * life are made under the lock only. A folder is renamed away before anything in it is removed.
+ */
+#include "providers/local/local.h"
+
+#include <errno.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/parse.h"
+#include "base/path.h"
+#include "base/random.h"
+#include "base/strbuf.h"
+#include "base/time.h"
+
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
+
+static char *in_base(const struct local *l, const char *name)
+{
+	return mem_printf("%s/%s", l->base, name);
+}
+
+/* ── the record ────────────────────────────────────────────────────────────────────────────────────── */
+
+void local_unload(struct local *l)
+{
+	free(l->record.dir);
+	memset(&l->record, 0, sizeof(l->record));
+	l->loaded = false;
+}
+
+static int take_line(struct local_record *r, const char *key, const char *value,
+		     struct berth_error *err)
+{
+	if (strcmp(key, "id") == 0) {
+		snprintf(r->id, sizeof(r->id), "%s", value);
+	} else if (strcmp(key, "isolation") == 0) {
+		snprintf(r->isolation, sizeof(r->isolation), "%s", value);
+	} else if (strcmp(key, "created_ms") == 0) {
+		if (parse_int(value, 0, INT64_MAX, &r->created_ms) < 0)
+			r->created_ms = 0;
+	} else if (strcmp(key, "dir") == 0) {
+		free(r->dir);
+		r->dir = mem_strdup(value);
+		if (!r->dir)
+			return berth_fail_nomem(err);
+	}
+	return 0;
+}
+
+static int parse_record(struct local *l, char *text, struct berth_error *err)
+{
+	char *line, *save = NULL;
+	int rc = 0;
+
+	for (line = strtok_r(text, "\n", &save); line && rc == 0;
+	     line = strtok_r(NULL, "\n", &save)) {
+		char *eq = strchr(line, '=');
+
+		if (!eq)
+			continue;
+		*eq = '\0';
+		rc = take_line(&l->record, line, eq + 1, err);
+	}
+	if (rc == 0 && (!l->record.id[0] || !l->record.isolation[0]))
+		return berth_fail(err, BERTH_E_IO, "%s/sandbox is damaged", l->base);
+	return rc;
+}
+
+static int compare(const struct local *l, struct berth_error *err)
+{
+	const char *dir = l->record.dir ? l->record.dir : "berth";
+
+	if (l->want_isolation && strcmp(l->want_isolation, l->record.isolation) != 0)
+		return berth_fail(err, BERTH_E_CONFLICT,
+				  "sandbox local:%s exists with isolation=%s, not %s", l->name,
+				  l->record.isolation, l->want_isolation);
+	if (l->want_dir && strcmp(l->want_dir, dir) != 0)
+		return berth_fail(err, BERTH_E_CONFLICT, "sandbox local:%s exists with dir=%s, not %s",
+				  l->name, dir, l->want_dir);
+	return 0;
+}
+
+int local_load(struct local *l, struct berth_error *err)
+{
+	auto_free char *path = NULL, *text = NULL;
+	int rc;
+
+	if (l->loaded)
+		return 0;
+	path = in_base(l, "sandbox");
+	if (!path)
+		return berth_fail_nomem(err);
+	rc = read_file(AT_FDCWD, path, SMALL_FILE_MAX, &text, NULL, err);
+	if (rc == BERTH_E_NOT_FOUND)
+		return berth_fail(err, rc, "no sandbox local:%s", l->name);
+	if (rc == 0)
+		rc = parse_record(l, text, err);
+	if (rc == 0)
+		rc = compare(l, err);
+	if (rc < 0)
+		local_unload(l);
+	l->loaded = rc == 0;
+	return rc;
+}
+
+static int make_folders(const struct local *l, struct berth_error *err)
+{
+	auto_free char *dirs = in_base(l, "dirs");
+	int rc;
+
+	if (!dirs)
+		return berth_fail_nomem(err);
+	rc = mkdir_p(AT_FDCWD, dirs, 0700);
+	if (rc == 0)
+		rc = mkdir_p(AT_FDCWD, l->home, 0700);
+	return rc < 0 ? berth_fail_errno(err, 0, -rc, "%s", l->base) : 0;
+}
+
+int local_create(struct local *l, struct berth_error *err)
+{
+	auto(strbuf) struct strbuf text = STRBUF_INIT(SMALL_FILE_MAX);
+	auto_free char *path = in_base(l, "sandbox");
+	char random[21];
+	int rc = make_folders(l, err);
+
+	if (!path)
+		return berth_fail_nomem(err);
+	if (rc < 0)
+		return rc;
+	strbuf_addf(&text, "id=sbx_%s\ncreated_ms=%lld\nisolation=%s\n", random_name(random, 20),
+		    (long long)now_wall_ms(), l->want_isolation);
+	if (l->want_dir)
+		strbuf_addf(&text, "dir=%s\n", l->want_dir);
+	if (strbuf_error(&text) < 0)
+		return berth_fail_nomem(err);
+	rc = write_file_atomic(AT_FDCWD, path, text.data, text.len, 0600, 0, err);
+	return rc < 0 ? rc : local_load(l, err);
+}
+
+/* ── lock and markers ──────────────────────────────────────────────────────────────────────────────── */
+
+/* Is the file behind the fd still the one at the path? */
+static bool same_file(int fd, const char *path)
+{
+	struct stat a, b;
+
+	return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev &&
+	       a.st_ino == b.st_ino;
+}
+
+int local_lock(struct local *l, bool make, int *ret_fd, struct berth_error *err)
+{
+	auto_free char *path = in_base(l, "lock");
+	int rc;
+
+	if (!path)
+		return berth_fail_nomem(err);
+	for (;;) {
+		auto_close int fd = -1;
+
+		rc = make ? mkdir_p(AT_FDCWD, l->base, 0700) : 0;
+		if (rc < 0)
+			return berth_fail_errno(err, 0, -rc, "%s", l->base);
+		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		if (fd < 0 && errno == ENOENT) {
+			if (make)
+				continue;	/* destroyed between the two */
+			return berth_fail(err, BERTH_E_NOT_FOUND, "no sandbox local:%s", l->name);
+		}
+		if (fd < 0)
+			return berth_fail_errno(err, 0, errno, "%s", path);
+		do
+			rc = fd_lock_wait(fd, true);
+		while (rc == -EINTR);
+		if (rc < 0)
+			return berth_fail_errno(err, 0, -rc, "%s: lock", path);
+		if (!same_file(fd, path))
+			continue;
+		local_unload(l);	/* what was read without the lock may be old */
+		*ret_fd = TAKE_FD(fd);
+		return 0;
+	}
+}
+
+bool local_locked(const struct local *l)
+{
+	auto_free char *path = in_base(l, "lock");
+	auto_close int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+
+	return fd >= 0 && fd_lock_test(fd) == 1;
+}
+
+bool local_marked(const struct local *l, const char *marker)
+{
+	auto_free char *path = in_base(l, marker);
+
+	return path && access(path, F_OK) == 0;
+}
+
+int local_mark(const struct local *l, const char *marker, bool on, struct berth_error *err)
+{
+	auto_free char *path = in_base(l, marker);
+	auto_close int fd = -1;
+
+	if (!path)
+		return berth_fail_nomem(err);
+	if (!on && (unlink(path) == 0 || errno == ENOENT))
+		return 0;
+	if (on && (fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) >= 0)
+		return 0;
+	return berth_fail_errno(err, 0, errno, "%s", path);
+}
+
+static char *boot_id(const char *path)
+{
+	char *text = NULL;
+	size_t n = 0;
+
+	if (!path || read_file(AT_FDCWD, path, 4096, &text, &n, NULL) < 0)
+		return NULL;
+	text[strcspn(text, "\n")] = '\0';
+	return text;
+}
+
+bool local_other_boot(const struct local *l)
+{
+	auto_free char *path = in_base(l, "boot"), *then = boot_id(path), *now = boot_id(BOOT_ID);
+
+	return !then || !now || strcmp(then, now) != 0;
+}
+
+int local_note_boot(const struct local *l, struct berth_error *err)
+{
+	auto_free char *path = in_base(l, "boot"), *now = boot_id(BOOT_ID);
+
+	if (!path)
+		return berth_fail_nomem(err);
+	return write_file_atomic(AT_FDCWD, path, now ? now : "", now ? strlen(now) : 0, 0600, 0, err);
+}
+
+/* ── berth directories ─────────────────────────────────────────────────────────────────────────────── */
+
+char *local_default_dir(const struct local *l)
+{
+	auto_free char *joined = path_join(l->home, l->record.dir ? l->record.dir : "berth");
+
+	return joined ? path_normalize(joined) : NULL;
+}
+
+struct find_dir {
+	const char *dir;
+	bool found;
+};
+
+static int is_dir(struct local *l, const char *dir, void *arg, struct berth_error *err)
+{
+	struct find_dir *f = arg;
+
+	f->found |= strcmp(dir, f->dir) == 0;
+	return 0;
+}
+
+int local_note_dir(const struct local *l, const char *dir, struct berth_error *err)
+{
+	struct find_dir f = {dir, false};
+	auto_free char *link = NULL;
+	char random[17];
+	int rc = local_each_dir(l, is_dir, &f, err);
+
+	if (rc < 0 || f.found)
+		return rc;
+	link = mem_printf("%s/dirs/%s", l->base, random_name(random, 16));
+	if (!link)
+		return berth_fail_nomem(err);
+	if (symlink(dir, link) < 0)
+		return berth_fail_errno(err, 0, errno, "%s", link);
+	return 0;
+}
+
+int local_each_dir(const struct local *l, int (*fn)(struct local *l, const char *dir, void *arg, struct berth_error *err),
+		   void *arg, struct berth_error *err)
+{
+	auto_free char *path = in_base(l, "dirs");
+	auto_closedir DIR *d = path ? opendir(path) : NULL;
+	struct dirent *e;
+	int rc = 0;
+
+	if (!path)
+		return berth_fail_nomem(err);
+	if (!d)
+		return errno == ENOENT ? 0 : berth_fail_errno(err, 0, errno, "%s", path);
+	while (rc >= 0 && (e = readdir(d))) {
+		char target[PATH_BUF_MAX];
+		ssize_t n = readlinkat(dirfd(d), e->d_name, target, sizeof(target) - 1);
+
+		if (n <= 0)
+			continue;
+		target[n] = '\0';
+		rc = fn((struct local *)l, target, arg, err);
+	}
+	return rc;
+}
+
+/* ── the way out ───────────────────────────────────────────────────────────────────────────────────── */
+
+int local_discard(struct local *l, struct berth_error *err)
+{
+	auto_free char *trash = mem_printf("%s/trash", l->state_dir), *gone = NULL;
+	char random[17];
+	int rc;
+
+	gone = trash ? mem_printf("%s/%s-%s-%s", trash, l->root, l->name, random_name(random, 16))
+		     : NULL;
+	if (!gone)
+		return berth_fail_nomem(err);
+	rc = mkdir_p(AT_FDCWD, trash, 0700);
+	if (rc < 0)
+		return berth_fail_errno(err, 0, -rc, "%s", trash);
+	if (rename(l->base, gone) < 0)
+		return berth_fail_errno(err, 0, errno, "%s", l->base);
+	local_unload(l);
+	rc = remove_tree(AT_FDCWD, gone);
+	return rc < 0 ? berth_fail_errno(err, 0, -rc, "%s could not be removed", gone) : 0;
+}
+
+int local_sweep_trash(const struct local *l, const char *name, struct berth_error *err)
+{
+	auto_free char *trash = mem_printf("%s/trash", l->state_dir), *prefix = NULL;
+	auto_closedir DIR *d = NULL;
+	struct dirent *e;
+	int rc = 0;
+
+	prefix = name ? mem_printf("%s-%s-", l->root, name) : mem_printf("%s-", l->root);
+	if (!trash || !prefix)
+		return berth_fail_nomem(err);
+	d = opendir(trash);
+	while (d && (e = readdir(d))) {
+		int one = 0;
+
+		if (strncmp(e->d_name, prefix, strlen(prefix)) == 0)
+			one = remove_tree(dirfd(d), e->d_name);
+		if (one < 0)
+			rc = berth_fail_errno(err, 0, -one, "%s/%s could not be removed", trash,
+					      e->d_name);
+	}
+	return rc;
+}
