@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Placeholder: to be replaced by the owner of this folder. */
-int main(void)
+/* berth: the program. Everything is in cli_main(), so that tests and the generators link it. */
+#include "cli/cli.h"
+
+int main(int argc, char **argv)
 {
-	return 125;
+	return cli_main(argc, argv);
 }
