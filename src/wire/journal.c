@@ -315,8 +315,8 @@ static void unknown(struct record_status *s, const char *why)
 static void from_terminal(struct record_status *s, struct wire_slice terminal)
 {
 	s->state = (int)wire_find_int(terminal.p, terminal.n, JK_STATE, WIRE_S_NONE);
-	/* The gap of a sealed stream is the one in the seal; none there is none. gap_from stays: a ring
-	 * that was begun and not overwritten begins there. */
+	/* The gap of a sealed stream is the one in the seal; none there is none. gap_from stays: a
+	 * ring that was begun and not overwritten begins there. */
 	s->out.gap_to = s->out.gap_from;
 	s->err.gap_to = s->err.gap_from;
 	take_entry(s, terminal);

@@ -43,11 +43,11 @@ __attribute__((unused)) static size_t unhex(const char *hex, uint8_t *out, size_
 	return n;
 }
 
-#define ASSERT_HEX(p, n, hex)                                                                      \
-	do {                                                                                       \
-		uint8_t want_[2048];                                                               \
-		size_t want_n_ = unhex(hex, want_, sizeof(want_));                                 \
-		ASSERT_MEMEQ(p, n, want_, want_n_);                                                \
+#define ASSERT_HEX(p, n, hex)                                      \
+	do {                                                       \
+		uint8_t want_[2048];                               \
+		size_t want_n_ = unhex(hex, want_, sizeof(want_)); \
+		ASSERT_MEMEQ(p, n, want_, want_n_);                \
 	} while (0)
 
 /* A copy of exactly n bytes; freed by the caller. Never NULL. */
@@ -62,7 +62,6 @@ __attribute__((unused)) static uint8_t *exact(const void *p, size_t n)
 	return m;
 }
 
-#define SLICE_IS(s, lit)                                                                           \
-	ASSERT_MEMEQ((s).p ? (const void *)(s).p : "", (s).n, lit, sizeof(lit) - 1)
+#define SLICE_IS(s, lit) ASSERT_MEMEQ((s).p ? (const void *)(s).p : "", (s).n, lit, sizeof(lit) - 1)
 
 #endif

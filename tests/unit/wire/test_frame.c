@@ -121,7 +121,8 @@ TEST(known_nested)
 
 TEST(integers_little_endian)
 {
-	static const int64_t values[] = {0, 1, -1, 255, 256, INT64_MAX, INT64_MIN, 0x0102030405060708};
+	static const int64_t values[] = {0,   1,	 -1,	    255,
+					 256, INT64_MAX, INT64_MIN, 0x0102030405060708};
 	uint8_t b[8];
 
 	wire_put_u16(b, 0x1234);
@@ -218,17 +219,17 @@ TEST(frame_header_limits)
 		const char *hex;
 		int r;
 	} cases[] = {
-		{"00000000 02 00 0000", 0},	/* empty */
-		{"00001000 04 00 0000", 0},	/* DATA, 1 MiB */
-		{"01001000 04 00 0000", -1},	/* one more */
-		{"00001000 05 00 0000", 0},	/* DATA2 */
+		{"00000000 02 00 0000", 0},  /* empty */
+		{"00001000 04 00 0000", 0},  /* DATA, 1 MiB */
+		{"01001000 04 00 0000", -1}, /* one more */
+		{"00001000 05 00 0000", 0},  /* DATA2 */
 		{"01001000 05 00 0000", -1},
-		{"00008000 20 00 0000", 0},	/* LAUNCH, 8 MiB */
+		{"00008000 20 00 0000", 0}, /* LAUNCH, 8 MiB */
 		{"01008000 20 00 0000", -1},
-		{"01001000 06 00 0000", 0},	/* END is not DATA */
+		{"01001000 06 00 0000", 0}, /* END is not DATA */
 		{"ffffffff 20 00 0000", -1},
-		{"00000000 ff 00 0000", 0},	/* a type of the future: its frame can be skipped */
-		{"00000000 02 01 0000", -1},	/* reserved bytes */
+		{"00000000 ff 00 0000", 0},  /* a type of the future: its frame can be skipped */
+		{"00000000 02 01 0000", -1}, /* reserved bytes */
 		{"00000000 02 00 0100", -1},
 		{"00000000 02 00 0001", -1},
 		{"00000000 02 80 0000", -1},
@@ -237,7 +238,8 @@ TEST(frame_header_limits)
 	uint32_t n = 77;
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		SUBTEST("%s", cases[i].hex) {
+		SUBTEST("%s", cases[i].hex)
+		{
 			unhex(cases[i].hex, h, sizeof(h));
 			type = 77, n = 77;
 			ASSERT_EQ(wire_frame_header(h, &type, &n), cases[i].r);

@@ -172,7 +172,8 @@ static void assert_entries(const uint8_t *p, size_t n, size_t want)
 	else
 		ASSERT(!j.spec.p && j.spec.n == 0);
 	if (want > 1)
-		ASSERT_MEMEQ(j.state.p, j.state.n, entries[last_state].payload, entries[last_state].n);
+		ASSERT_MEMEQ(j.state.p, j.state.n, entries[last_state].payload,
+			     entries[last_state].n);
 	else
 		ASSERT(!j.state.p && j.state.n == 0);
 	if (want > 3)
@@ -260,8 +261,14 @@ TEST(heads_of_others)
 
 TEST(lengths_that_lie)
 {
-	static const uint32_t lies[] = {1,	      9,	 64,		 JOURNAL_ENTRY_MAX,
-					JOURNAL_ENTRY_MAX + 1, INT32_MAX, 0x80000000u, UINT32_MAX - 7,
+	static const uint32_t lies[] = {1,
+					9,
+					64,
+					JOURNAL_ENTRY_MAX,
+					JOURNAL_ENTRY_MAX + 1,
+					INT32_MAX,
+					0x80000000u,
+					UINT32_MAX - 7,
 					UINT32_MAX};
 
 	build();
@@ -337,10 +344,10 @@ TEST(from_a_status_reply)
 TEST(known_keys)
 {
 	static const int keys[] = {
-		JK_STATE,    JK_TIME_MS,   JK_CONTAINMENT, JK_VIEW,	 JK_EXIT_CODE, JK_SIGNAL,
-		JK_PHASE,    JK_RESOURCE,  JK_LIMIT,	   JK_MESSAGE,	 JK_USER_MS,   JK_SYSTEM_MS,
-		JK_MAX_RSS,  JK_LIMIT_HIT, JK_OUT_LEN,	   JK_ERR_LEN,	 JK_OUT_HASH,  JK_ERR_HASH,
-		JK_OUT_GAP,  JK_ERR_GAP,   JK_STARTED_MS,  JK_ERRNO,	 JK_STAGE,
+		JK_STATE,   JK_TIME_MS,	  JK_CONTAINMENT, JK_VIEW,    JK_EXIT_CODE, JK_SIGNAL,
+		JK_PHASE,   JK_RESOURCE,  JK_LIMIT,	  JK_MESSAGE, JK_USER_MS,   JK_SYSTEM_MS,
+		JK_MAX_RSS, JK_LIMIT_HIT, JK_OUT_LEN,	  JK_ERR_LEN, JK_OUT_HASH,  JK_ERR_HASH,
+		JK_OUT_GAP, JK_ERR_GAP,	  JK_STARTED_MS,  JK_ERRNO,   JK_STAGE,
 	};
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)

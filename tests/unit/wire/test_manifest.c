@@ -112,7 +112,8 @@ TEST(one_form_only)
 
 	begin();
 	manifest_put(&w, &e);
-	ASSERT_HEX(buf, w.len, "64 00 0100 00000000 0000000000000000 0000000000000000 " ZERO_32 " 61");
+	ASSERT_HEX(buf, w.len,
+		   "64 00 0100 00000000 0000000000000000 0000000000000000 " ZERO_32 " 61");
 	ASSERT_HEX(out, manifest_canonical(&e, out, sizeof(out)), "64 00 01000000 61");
 	e.type = 'l';
 	ASSERT_HEX(out, manifest_canonical(&e, out, sizeof(out)),
@@ -169,16 +170,17 @@ TEST(cut_off_at_every_byte)
 	add('l', "dir/link", "to");
 	for (size_t n = 0, all = w.len; n <= all; n++) {
 		w.len = n;
-		ASSERT_STREQ(check(), n == 0 || n == first || n == all ? "" : "an entry is cut off");
+		ASSERT_STREQ(check(),
+			     n == 0 || n == first || n == all ? "" : "an entry is cut off");
 	}
 }
 
 TEST(paths)
 {
-	static const char *const good[] = {"a", "...", "..a", "a..", ".a", "a b", "\xff\xfe", "a\nb", "-",
-					   "~", "\\", "a:b", "CON", "*"};
-	static const char *const bad[] = {"",	  ".",	  "..",	    "/a",    "a/",   "a//b", "./a",
-					  "a/.",  "a/..", "../a",   "a/./b", "a/../b", "/",  "//"};
+	static const char *const good[] = {"a",	   "...", "..a", "a..", ".a",  "a b", "\xff\xfe",
+					   "a\nb", "-",	  "~",	 "\\",	"a:b", "CON", "*"};
+	static const char *const bad[] = {"",	 ".",	 "..",	 "/a",	  "a/",	    "a//b", "./a",
+					  "a/.", "a/..", "../a", "a/./b", "a/../b", "/",    "//"};
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
 		begin();
@@ -252,7 +254,8 @@ TEST(headers)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		SUBTEST("%zu: %s", i, cases[i].why) {
+		SUBTEST("%zu: %s", i, cases[i].why)
+		{
 			begin();
 			add(cases[i].type, "p", cases[i].type == 'l' ? "t" : "");
 			buf[cases[i].at] = cases[i].value;
@@ -271,10 +274,10 @@ TEST(order)
 		const char *a, *b;
 		bool good;
 	} cases[] = {
-		{"a", "b", true},     {"a", "ab", true},     {"A", "a", true},	 {"a", "\xff", true},
-		{"\x7f", "\x80", true}, /* bytes are unsigned */
-		{"a", "a", false},    {"b", "a", false},     {"ab", "a", false}, {"\xff", "a", false},
-		{"ab", "aa", false},  {"\x80", "\x7f", false},
+		{"a", "b", true},     {"a", "ab", true},      {"A", "a", true},
+		{"a", "\xff", true},  {"\x7f", "\x80", true}, /* bytes are unsigned */
+		{"a", "a", false},    {"b", "a", false},      {"ab", "a", false},
+		{"\xff", "a", false}, {"ab", "aa", false},    {"\x80", "\x7f", false},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -319,12 +322,14 @@ TEST(parents)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		SUBTEST("%s", cases[i].entries) {
+		SUBTEST("%s", cases[i].entries)
+		{
 			char text[128], *save = NULL;
 
 			begin();
 			snprintf(text, sizeof(text), "%s", cases[i].entries);
-			for (char *t = strtok_r(text, " ", &save); t; t = strtok_r(NULL, " ", &save))
+			for (char *t = strtok_r(text, " ", &save); t;
+			     t = strtok_r(NULL, " ", &save))
 				add(t[0], t + 1, t[0] == 'l' ? "t" : "");
 			ASSERT_STREQ(check(), cases[i].why);
 		}
@@ -353,7 +358,8 @@ TEST_TIMEOUT(whole_trees, 60)
 			if (level == 0)
 				snprintf(paths[n++], sizeof(paths[0]), "%s", names[i]);
 			for (size_t p = from; level > 0 && p < to; p++)
-				snprintf(paths[n++], sizeof(paths[0]), "%.8s/%s", paths[p], names[i]);
+				snprintf(paths[n++], sizeof(paths[0]), "%.8s/%s", paths[p],
+					 names[i]);
 		}
 		from = begin_level, to = n;
 	}

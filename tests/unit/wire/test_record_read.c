@@ -39,18 +39,39 @@ static const struct {
 	{"at the end, ended", WIRE_S_FAILED, {10, 0, 0, 0}, 10, 9, 10, 0, 10, EOF_},
 	{"past the end, running", WIRE_S_RUNNING, {10, 0, 0, 0}, 11, 9, 11, 0, 11, 0},
 	{"past the end, ended", WIRE_S_EXITED, {10, 0, 0, 0}, 1000, 9, 1000, 0, 1000, EOF_},
-	{"the last offset there is", WIRE_S_EXITED, {10, 0, 0, 0}, UINT64_MAX, UINT64_MAX,
-	 UINT64_MAX, 0, UINT64_MAX, EOF_},
+	{"the last offset there is",
+	 WIRE_S_EXITED,
+	 {10, 0, 0, 0},
+	 UINT64_MAX,
+	 UINT64_MAX,
+	 UINT64_MAX,
+	 0,
+	 UINT64_MAX,
+	 EOF_},
 	{"empty, starting", WIRE_S_STARTING, {0, 0, 0, 0}, 0, 9, 0, 0, 0, 0},
 	{"empty, ended", WIRE_S_CANCELLED, {0, 0, 0, 0}, 0, 9, 0, 0, 0, EOF_},
-	{"as long as can be", WIRE_S_RUNNING, {UINT64_MAX, 0, 0, 0}, 1, UINT64_MAX, 1,
-	 UINT64_MAX - 1, 1, 0},
+	{"as long as can be",
+	 WIRE_S_RUNNING,
+	 {UINT64_MAX, 0, 0, 0},
+	 1,
+	 UINT64_MAX,
+	 1,
+	 UINT64_MAX - 1,
+	 1,
+	 0},
 	/* each terminal state has an EOF, the others have none */
 	{"timed out", WIRE_S_TIMED_OUT, {1, 0, 0, 0}, 1, 1, 1, 0, 1, EOF_},
 	{"exhausted", WIRE_S_RESOURCE_EXHAUSTED, {1, 0, 0, 0}, 1, 1, 1, 0, 1, EOF_},
 	{"unknown, data", WIRE_S_UNKNOWN, {10, 0, 0, 0}, 0, 9, 0, 9, 0, TRUNC | INTR | NOTOTAL},
 	{"unknown, at the end", WIRE_S_UNKNOWN, {10, 0, 0, 0}, 10, 9, 10, 0, 10, INTR | NOTOTAL},
-	{"unavailable", WIRE_S_PROVIDER_UNAVAILABLE, {10, 0, 0, 0}, 10, 9, 10, 0, 10,
+	{"unavailable",
+	 WIRE_S_PROVIDER_UNAVAILABLE,
+	 {10, 0, 0, 0},
+	 10,
+	 9,
+	 10,
+	 0,
+	 10,
 	 INTR | NOTOTAL},
 	/* a ring was begun at 6 and not overwritten: 6 in the head, 4 in the ring of 5 */
 	{"head before a ring", WIRE_S_RUNNING, {10, 6, 6, 5}, 0, 100, 0, 6, 0, TRUNC},
@@ -61,7 +82,15 @@ static const struct {
 	{"head, up to the gap", WIRE_S_EXITED, {22, 6, 17, 5}, 4, 100, 4, 2, 4, TRUNC},
 	{"at the gap", WIRE_S_EXITED, {22, 6, 17, 5}, 6, 100, 17, 3, 2, TAIL | GAP | TRUNC},
 	{"inside the gap", WIRE_S_EXITED, {22, 6, 17, 5}, 16, 1, 17, 1, 2, TAIL | GAP | TRUNC},
-	{"inside, nothing asked", WIRE_S_EXITED, {22, 6, 17, 5}, 9, 0, 17, 0, 2, TAIL | GAP | TRUNC},
+	{"inside, nothing asked",
+	 WIRE_S_EXITED,
+	 {22, 6, 17, 5},
+	 9,
+	 0,
+	 17,
+	 0,
+	 2,
+	 TAIL | GAP | TRUNC},
 	{"behind the gap", WIRE_S_EXITED, {22, 6, 17, 5}, 17, 100, 17, 3, 2, TAIL | TRUNC},
 	{"behind the seam", WIRE_S_EXITED, {22, 6, 17, 5}, 20, 100, 20, 2, 0, TAIL | EOF_},
 	{"at the end of a ring", WIRE_S_EXITED, {22, 6, 17, 5}, 22, 100, 22, 0, 2, TAIL | EOF_},
@@ -77,19 +106,34 @@ static const struct {
 	{"gap ahead, inside", WIRE_S_RUNNING, {22, 6, 25, 5}, 18, 100, 22, 0, 2, TAIL | GAP},
 	/* a length that is ahead of the gap: the ring cannot hold more than its size */
 	{"length ahead", WIRE_S_RUNNING, {22, 6, 8, 5}, 8, 100, 17, 3, 2, TAIL | GAP | TRUNC},
-	{"length ahead, no gap yet", WIRE_S_RUNNING, {22, 6, 6, 5}, 6, 100, 17, 3, 2,
+	{"length ahead, no gap yet",
+	 WIRE_S_RUNNING,
+	 {22, 6, 6, 5},
+	 6,
+	 100,
+	 17,
+	 3,
+	 2,
 	 TAIL | GAP | TRUNC},
 	/* nonsense from a record that somebody wrote over */
 	{"gap backwards", WIRE_S_EXITED, {10, 6, 3, 0}, 0, 100, 0, 10, 0, EOF_},
 	{"gap behind the end", WIRE_S_EXITED, {10, 50, 60, 0}, 0, 100, 0, 10, 0, EOF_},
-	{"everything at most", WIRE_S_EXITED,
-	 {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}, 0, UINT64_MAX, 0, UINT64_MAX, 0, EOF_},
+	{"everything at most",
+	 WIRE_S_EXITED,
+	 {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX},
+	 0,
+	 UINT64_MAX,
+	 0,
+	 UINT64_MAX,
+	 0,
+	 EOF_},
 };
 
 TEST(rules)
 {
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		SUBTEST("%s", cases[i].what) {
+		SUBTEST("%s", cases[i].what)
+		{
 			struct record_status st = status_of(cases[i].state, cases[i].s);
 			struct record_read r;
 			unsigned f = cases[i].flags;
@@ -146,7 +190,8 @@ TEST(validity)
 	ASSERT(record_read_valid(&r, &fresh));
 }
 
-/* ── a model of the writer ─────────────────────────────────────────────────────────────────────── */
+/* ── a model of the writer ───────────────────────────────────────────────────────────────────────
+ */
 
 struct model {
 	struct journal_stream live;
@@ -319,7 +364,8 @@ TEST_TIMEOUT(reads_beside_a_writer, 120)
 						bool v = record_read_valid(&r, &at[look].live);
 
 						if (v && !ok)
-							FAIL("limit %d, before %d, plan %u, look %u, "
+							FAIL("limit %d, before %d, plan %u, look "
+							     "%u, "
 							     "offset %d: false bytes called valid",
 							     (int)limit, (int)before, plan, look,
 							     (int)off);

@@ -111,7 +111,8 @@ static struct journal_facts facts_of(unsigned bits)
 TEST(rules_without_an_end)
 {
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-		SUBTEST("state %d, facts %s", rules[i].state, rules[i].facts) {
+		SUBTEST("state %d, facts %s", rules[i].state, rules[i].facts)
+		{
 			for (unsigned bits = 0; bits < 16; bits++) {
 				struct journal_facts f = facts_of(bits);
 
@@ -131,7 +132,8 @@ TEST(rules_without_an_end)
 						     strlen(rules[i].message));
 				else
 					ASSERT_GT(st.message.n, 0);
-				ASSERT_EQ(st.started_ms, rules[i].state == WIRE_S_RUNNING ? 1000 : 0);
+				ASSERT_EQ(st.started_ms,
+					  rules[i].state == WIRE_S_RUNNING ? 1000 : 0);
 			}
 		}
 	}
@@ -306,8 +308,12 @@ TEST(messages_are_one_line)
 		size_t n;
 		const char *want;
 	} cases[] = {
-		{"", 0, ""},		  {"one\ntwo", 7, "one"}, {"one\r\ntwo", 8, "one"},
-		{"a\0b", 3, "a"},	  {"\n", 1, ""},	  {"tab\there", 8, "tab\there"},
+		{"", 0, ""},
+		{"one\ntwo", 7, "one"},
+		{"one\r\ntwo", 8, "one"},
+		{"a\0b", 3, "a"},
+		{"\n", 1, ""},
+		{"tab\there", 8, "tab\there"},
 		{"\xc3\xa9", 2, "\xc3\xa9"},
 	};
 
@@ -362,8 +368,8 @@ TEST(malformed_values_are_left_out)
 	wire_w_bytes(&end_w, JK_ERR_HASH, "0123456789abcde", 15);
 	wire_w_bytes(&end_w, JK_LIMIT_HIT, "", 0);
 	wire_w_bytes(&end_w, JK_LIMIT_HIT, "pids", 4);
-	wire_w_bytes(&end_w, JK_LIMIT_HIT, "pids\0\1\0\0\0\0\0\0", 12);	   /* 7 bytes */
-	wire_w_bytes(&end_w, JK_LIMIT_HIT, "\0\1\0\0\0\0\0\0\0", 9);	   /* no name */
+	wire_w_bytes(&end_w, JK_LIMIT_HIT, "pids\0\1\0\0\0\0\0\0", 12);	  /* 7 bytes */
+	wire_w_bytes(&end_w, JK_LIMIT_HIT, "\0\1\0\0\0\0\0\0\0", 9);	  /* no name */
 	wire_w_bytes(&end_w, JK_LIMIT_HIT, "a\nb\0\1\0\0\0\0\0\0\0", 12); /* a line break */
 	wire_w_bytes(&end_w, JK_LIMIT_HIT, "ok\0\2\0\0\0\0\0\0\0", 11);
 	evaluate(&gone);

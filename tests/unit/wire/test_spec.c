@@ -6,7 +6,7 @@
 
 #include "bytes.h"
 
-#define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define HEX64	  "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define YEARS_100 (INT64_C(100) * 365 * 24 * 3600 * 1000)
 
 static uint8_t buf[65536];
@@ -43,10 +43,10 @@ static int decode(void)
 	return r;
 }
 
-#define REFUSED(text)                                                                              \
-	do {                                                                                       \
-		ASSERT_EQ(decode(), -1);                                                           \
-		ASSERT_STREQ(why, text);                                                           \
+#define REFUSED(text)                    \
+	do {                             \
+		ASSERT_EQ(decode(), -1); \
+		ASSERT_STREQ(why, text); \
 	} while (0)
 
 TEST(known_answer)
@@ -59,9 +59,10 @@ TEST(known_answer)
 	wire_w_str(&w, SK_ENV_NAME, "A");
 	wire_w_int(&w, SK_OUTPUT_LIMIT, -1);
 	wire_w_int(&w, SK_TIMEOUT_MS, 1500);
-	ASSERT_HEX(buf, w.len,
-		   "0100 01000000 6a  0400 02000000 7368  0400 02000000 2d63  0500 03000000 413d62"
-		   "0600 01000000 41  1800 08000000 ffffffffffffffff  1000 08000000 dc05000000000000");
+	ASSERT_HEX(
+		buf, w.len,
+		"0100 01000000 6a  0400 02000000 7368  0400 02000000 2d63  0500 03000000 413d62"
+		"0600 01000000 41  1800 08000000 ffffffffffffffff  1000 08000000 dc05000000000000");
 	ASSERT_EQ(decode(), 0);
 	ASSERT_EQ(spec.n_args, 2);
 	ASSERT_EQ(spec.args_bytes, 6);
@@ -76,13 +77,13 @@ TEST(known_answer)
 TEST(known_keys)
 {
 	static const int keys[] = {
-		SK_ID,	       SK_KIND,	       SK_MODE,	       SK_ARG,	      SK_ENV,
-		SK_ENV_NAME,   SK_RECORD_ENV,  SK_WORKDIR,     SK_INPUT_KIND, SK_INPUT_PATH,
-		SK_INPUT_LEN,  SK_TREE,	       SK_LAYER,       SK_INSTALL,    SK_STARTUP_MS,
-		SK_TIMEOUT_MS, SK_GRACE_MS,    SK_MEMORY,      SK_PIDS,	      SK_CPUS_MILLI,
-		SK_CPU_TIME_MS, SK_FILE_SIZE,  SK_OPEN_FILES,  SK_OUTPUT_LIMIT, SK_DURABLE,
-		SK_SALT,       SK_PART,	       SK_TTY_COLS,    SK_TTY_ROWS,   SK_STDIN_OPEN,
-		SK_DETACH_MS,  SK_FROM,
+		SK_ID,		SK_KIND,       SK_MODE,	      SK_ARG,	       SK_ENV,
+		SK_ENV_NAME,	SK_RECORD_ENV, SK_WORKDIR,    SK_INPUT_KIND,   SK_INPUT_PATH,
+		SK_INPUT_LEN,	SK_TREE,       SK_LAYER,      SK_INSTALL,      SK_STARTUP_MS,
+		SK_TIMEOUT_MS,	SK_GRACE_MS,   SK_MEMORY,     SK_PIDS,	       SK_CPUS_MILLI,
+		SK_CPU_TIME_MS, SK_FILE_SIZE,  SK_OPEN_FILES, SK_OUTPUT_LIMIT, SK_DURABLE,
+		SK_SALT,	SK_PART,       SK_TTY_COLS,   SK_TTY_ROWS,     SK_STDIN_OPEN,
+		SK_DETACH_MS,	SK_FROM,
 	};
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
@@ -175,7 +176,8 @@ TEST(every_number)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		const int64_t at[] = {cases[i].min, cases[i].max};
 
-		SUBTEST("key %d", cases[i].key) {
+		SUBTEST("key %d", cases[i].key)
+		{
 			for (size_t k = 0; k < 2; k++) {
 				int64_t got;
 
@@ -217,8 +219,8 @@ TEST(ids)
 {
 	char id[SPEC_ID_MAX + 2];
 	static const char *const good[] = {"a", "0", "A.b_c-D", "9..", "x-", "Z_"};
-	static const char *const bad[] = {"",	  ".",	 "..",	  "-a",	  "_a",	 ".a",
-					  "a/b",  "a b", "a\n",	  "\xc3\xa9", "a\xff", "a:b"};
+	static const char *const bad[] = {"",	 ".",	"..",  "-a",	   "_a",    ".a",
+					  "a/b", "a b", "a\n", "\xc3\xa9", "a\xff", "a:b"};
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
 		CHECK(spec_id_valid(good[i], strlen(good[i])));
@@ -231,7 +233,8 @@ TEST(ids)
 	ASSERT(!spec_id_valid(id, SPEC_ID_MAX + 1));
 	/* Every byte, first and later. */
 	for (int c = 0; c < 256; c++) {
-		bool alnum = c < 128 && isalnum(c), more = alnum || c == '.' || c == '_' || c == '-';
+		bool alnum = c < 128 && isalnum(c),
+		     more = alnum || c == '.' || c == '_' || c == '-';
 
 		id[0] = (char)c;
 		CHECK_EQ(spec_id_valid(id, 2), alnum);
@@ -292,7 +295,8 @@ TEST(environment)
 	size_t cursor = 0;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		SUBTEST("refused: %s", bad[i]) {
+		SUBTEST("refused: %s", bad[i])
+		{
 			begin();
 			wire_w_str(&w, SK_ENV, bad[i]);
 			REFUSED("an environment variable is not NAME=VALUE");
@@ -324,8 +328,9 @@ TEST(environment)
 
 TEST(parts)
 {
-	static const char *const whole = "args\0"
-					 "0123456789abcdef0123456789abcde\0"; /* a NUL in the digest */
+	static const char *const whole =
+		"args\0"
+		"0123456789abcdef0123456789abcde\0"; /* a NUL in the digest */
 
 	begin();
 	wire_w_bytes(&w, SK_PART, whole, 5 + 32);
@@ -379,7 +384,8 @@ TEST(texts_that_are_refused)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		SUBTEST("%zu: key %d: %s", i, cases[i].key, cases[i].why) {
+		SUBTEST("%zu: key %d: %s", i, cases[i].key, cases[i].why)
+		{
 			begin();
 			wire_w_bytes(&w, (uint16_t)cases[i].key, cases[i].value, cases[i].n);
 			REFUSED(cases[i].why);
@@ -436,17 +442,20 @@ TEST(input_paths)
 		const char *path;
 		bool good;
 	} cases[] = {
-		{"x", true},	     {"a/b", true},   {"..data/x", true}, {"...", true},
-		{"a/../b", true},    {"./x", true},   {"a//b", true},	  {".x", true},
-		{"a/..b", true},     {"a/b../c", true}, {"\xff", true},	  {"a\nb", true},
-		{"/x", false},	     {"..", false},   {"../x", false},	  {"a/../../b", false},
-		{"a/..", false},     {".", false},    {"a/.", false},	  {"a/", false},
-		{"", false},	     {"./../x", false}, {"a/./../../x", false}, {"//", false},
+		{"x", true},	      {"a/b", true},	      {"..data/x", true},
+		{"...", true},	      {"a/../b", true},	      {"./x", true},
+		{"a//b", true},	      {".x", true},	      {"a/..b", true},
+		{"a/b../c", true},    {"\xff", true},	      {"a\nb", true},
+		{"/x", false},	      {"..", false},	      {"../x", false},
+		{"a/../../b", false}, {"a/..", false},	      {".", false},
+		{"a/.", false},	      {"a/", false},	      {"", false},
+		{"./../x", false},    {"a/./../../x", false}, {"//", false},
 		{"a//../..", false},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		SUBTEST("%zu: %s", i, cases[i].path) {
+		SUBTEST("%zu: %s", i, cases[i].path)
+		{
 			begin();
 			wire_w_int(&w, SK_INPUT_KIND, SPEC_INPUT_FILE);
 			wire_w_str(&w, SK_INPUT_PATH, cases[i].path);
@@ -460,10 +469,11 @@ TEST(input_paths)
 
 TEST(paths_inside)
 {
-	static const char *const in[] = {".",	   "a",	     "a/",     "a/..",	   "a/../b", "..data",
-					 "..a/..", "...",    "a/b/../..", "./.",   "a//b",   ".../.."};
-	static const char *const out[] = {"",	   "/",	     "/a",     "..",	   "../",    "../a",
-					  "a/../..", "./..", "a/../../a", ".//..", "a/../b/../.."};
+	static const char *const in[] = {".",	   "a",	  "a/",	       "a/..", "a/../b", "..data",
+					 "..a/..", "...", "a/b/../..", "./.",  "a//b",	 ".../.."};
+	static const char *const out[] = {"",	       "/",	"/a",	       "..",
+					  "../",       "../a",	"a/../..",     "./..",
+					  "a/../../a", ".//..", "a/../b/../.."};
 
 	for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); i++)
 		CHECK(spec_path_inside(in[i], strlen(in[i])));
