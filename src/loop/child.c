@@ -159,11 +159,13 @@ IN_CHILD static int start_session(const struct plan *plan)
 
 IN_CHILD static void reset_signals(const struct plan *plan)
 {
-	struct sigaction dfl = {.sa_handler = SIG_DFL};
+	/* The kernel's struct sigaction, all zero: SIG_DFL. By system call, as the C library's
+	 * function refuses the two signals that it keeps for itself. */
+	const uint64_t dfl[8] = {0};
 	uint64_t mask = plan->params->keep_mask ? plan->old_mask : 0;
 
 	for (int sig = 1; sig < NSIG; sig++)
-		sigaction(sig, &dfl, NULL); /* fails for KILL, STOP and the C library's own */
+		syscall(SYS_rt_sigaction, sig, dfl, NULL, sizeof(mask)); /* fails for KILL, STOP */
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
 }
 

@@ -320,13 +320,17 @@ TEST(leaves_no_descriptor_behind)
 TEST(fails_cleanly_without_descriptors)
 {
 	char *argv[] = {(char *)"true", NULL};
-	struct rlimit few = {.rlim_cur = 3, .rlim_max = 3};
+	struct rlimit old, few;
 	struct berth_error err = BERTH_ERROR_INIT;
 	enum child_stage stage = CHILD_STAGE_NONE;
 	struct child child = CHILD_INIT;
 
+	ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);
+	few = old;
+	few.rlim_cur = 3;
 	ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
 	ASSERT_EQ(start(argv, &child, &stage, &err), BERTH_E_IO);
+	ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &old), 0); /* the leak checker wants some, too */
 	ASSERT_EQ(stage, CHILD_STAGE_SPAWN);
 	ASSERT_EQ(err.sys_errno, EMFILE);
 }
