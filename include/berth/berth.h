@@ -133,7 +133,9 @@ struct berth_limits {	/* 0: no limit */
 };
 
 struct berth_progress {
-	const char *phase;	/* "hash" "upload" "install" "launch" */
+	/* "hash" "upload" "install" "launch". The last is told, with nothing else, before every attempt to launch: from then on the command
+	 * may run, until another phase is told. */
+	const char *phase;
 	uint64_t done, total;	/* bytes; total 0 when not known */
 	const char *text;	/* install: a piece of its output, text_len bytes; else NULL */
 	size_t text_len;

@@ -151,8 +151,10 @@ static void bash_value(const struct cli_opt *o)
 	for (; o->name; o++) {
 		if (!o->arg)
 			continue;
-		printf("\t--%s%s%c%s) ", o->name, o->letter ? "|-" : "",
-		       o->letter ? o->letter : '*', "");
+		printf("\t--%s", o->name);
+		if (o->letter)
+			printf("|-%c", o->letter);
+		fputs(") ", stdout);
 		if (o->choices) {
 			fputs("COMPREPLY=($(compgen -W '", stdout);
 			for (const char *c = o->choices; *c; c++)
@@ -162,8 +164,6 @@ static void bash_value(const struct cli_opt *o)
 			printf("compopt -o filenames; COMPREPLY=($(compgen -%c -- \"$cur\")); "
 			       "return ;;\n",
 			       o->flags & OPT_DIR ? 'd' : 'f');
-		} else if (!strcmp(o->arg, "ID") || !strcmp(o->arg, "NEW")) {
-			fputs("return ;;\n", stdout);
 		} else {
 			fputs("return ;;\n", stdout);
 		}
