@@ -10,7 +10,6 @@ JOBS   ?= $(shell nproc)
 all: $(BUILD)/build.ninja ## build berth, berth-agent, libberth.so and libberth.a in build/
 	$(NINJA) -j$(JOBS) -C $(BUILD)
 
-# A folder that was set up with another prefix is reconfigured by install.
 $(BUILD)/build.ninja:
 	meson setup $(BUILD) --prefix=$(prefix) $(MESON_FLAGS)
 
@@ -28,12 +27,13 @@ demo: ## install what is missing and run the main job on the example
 	examples/demo $(BUILD)
 
 bench: ## print the table of numbers beside their yardsticks
+	tools/install-deps bench
 	$(MAKE) all
-	bench/run $(BUILD)
+	$(NINJA) -C $(BUILD) bench
 
-install: ## install; honours DESTDIR and prefix
-	$(MAKE) all
+install: $(BUILD)/build.ninja ## install; honours DESTDIR and prefix
 	meson configure $(BUILD) -Dprefix=$(prefix)
+	$(MAKE) all
 	DESTDIR="$(DESTDIR)" meson install -C $(BUILD) --no-rebuild --quiet
 
 asan: ## the whole suite under AddressSanitizer and UBSan
