@@ -378,15 +378,22 @@ static int publish(struct unpack *u)
 {
 	struct store_path to = store_path('t', u->hex, "");
 	char from[64];
+	int lock, r = 0;
 
 	if (store_look('t', u->hex) == STORE_TREE)
 		return 0;
-	if (store_discard('t', u->hex) < 0 || store_mark(&u->tmp, 't', u->hex, STORE_TREE, false) < 0)
-		return fail(&u->f, WIRE_E_IO, "unpack", errno, "cannot mark the tree: %m");
+	if (store_discard('t', u->hex) < 0)
+		return fail(&u->f, WIRE_E_IO, "unpack", errno, "cannot remove a torn tree: %m");
 	join3(from, sizeof(from), u->tmp.name, "/t", "");
-	if (renameat(agent.dirfd, from, agent.dirfd, to.s) == 0 || errno == ENOTEMPTY || errno == EEXIST)
-		return 0;
-	return fail(&u->f, WIRE_E_IO, "unpack", errno, "cannot name the tree: %m");
+	/* PRUNE removes markers that have no directory: not between these two. */
+	lock = store_hold(F_RDLCK);
+	if (lock < 0 || store_mark(&u->tmp, 't', u->hex, STORE_TREE, false) < 0)
+		r = fail(&u->f, WIRE_E_IO, "unpack", errno, "cannot mark the tree: %m");
+	else if (renameat(agent.dirfd, from, agent.dirfd, to.s) < 0 && errno != ENOTEMPTY && errno != EEXIST)
+		r = fail(&u->f, WIRE_E_IO, "unpack", errno, "cannot name the tree: %m");
+	if (lock >= 0)
+		close(lock);
+	return r;
 }
 
 /* The manifest, into a file that is mapped: it may be large, and it is nobody's memory. -2 as in receive_contents(). */
