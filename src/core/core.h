@@ -41,6 +41,7 @@ struct berth_sandbox {
 	char *dir;	/* the berth directory, absolute; sandbox_dir() */
 	int dir_fd;	/* of the berth directory, where records can be read directly */
 	bool started;	/* this handle has seen start or resume succeed */
+	bool init_is_life; /* as info said last */
 	bool no_input;	/* the driver's execute has refused input */
 	char *agent;	/* path of berth-agent in the sandbox, once it is known to be there */
 	char machine[32]; /* uname -m there, "" before */

@@ -14,6 +14,9 @@
  */
 int status_from_reply(struct wire_slice payload, bool init_is_life, struct berth_status *ret,
 		      struct berth_error *err) attr_warn_unused;
+/* The same as numbers; both results borrow from the payload. */
+int reply_decode(struct wire_slice payload, bool init_is_life, struct journal *ret_j,
+		 struct record_status *ret, struct berth_error *err) attr_warn_unused;
 /* The SPEC of a STATUS reply: WK_SPEC or the SPEC entry; n = 0 when there is none. */
 struct wire_slice reply_spec(struct wire_slice payload);
 
@@ -26,5 +29,9 @@ void status_init(struct berth_status *ret, const char *id, enum berth_state stat
  */
 int record_fetch(struct berth_sandbox *s, const char *id, int kind, uint8_t **ret, size_t *ret_n,
 		 struct berth_error *err) attr_warn_unused;
+
+/* berth_cancel() for either kind; nothing is checked. */
+int execution_cancel(struct berth_sandbox *s, const char *id, int kind, int64_t grace_ms,
+		     struct berth_status *ret, struct berth_error *err) attr_warn_unused;
 
 #endif
