@@ -5,6 +5,9 @@
  */
 #include "wire/journal.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "bytes.h"
 
 static const uint8_t boot[16] = {0xb0, 0xb1, 0xb2, 0xb3, 0xb4, 0xb5, 0xb6, 0xb7,
@@ -278,6 +281,36 @@ TEST(lengths_that_lie)
 	}
 }
 
+/* A right checksum does not help an entry that must not be. */
+TEST(entries_that_are_empty_or_too_long)
+{
+	static const size_t lengths[] = {0, JOURNAL_ENTRY_MAX, JOURNAL_ENTRY_MAX + 8};
+	size_t size = JOURNAL_FIRST + journal_entry_size(JOURNAL_ENTRY_MAX + 8);
+	uint8_t *m = calloc(1, size);
+	struct journal j;
+
+	ASSERT_NOT_NULL(m);
+	for (size_t i = 0; i < 3; i++) {
+		uint8_t *e = m + JOURNAL_FIRST;
+		size_t body = 8 + lengths[i];
+
+		memset(m, 0, size);
+		journal_head(m, boot, inc, 0);
+		wire_put_u32(e, (uint32_t)lengths[i]);
+		wire_put_u32(e + 4, JOURNAL_SPEC);
+		wire_put_u64(e + body, XXH3_64bits(e, body));
+		ASSERT_EQ(journal_parse(m, size, &j), 0);
+		if (lengths[i] == JOURNAL_ENTRY_MAX) {
+			ASSERT_EQ(j.spec.n, JOURNAL_ENTRY_MAX);
+			ASSERT_EQ(j.end, JOURNAL_FIRST + body + 8);
+		} else {
+			ASSERT_NULL(j.spec.p);
+			ASSERT_EQ(j.end, JOURNAL_FIRST);
+		}
+	}
+	free(m);
+}
+
 static void add(size_t *at, uint32_t type, const char *payload)
 {
 	size_t n = journal_entry(file + *at, sizeof(file) - *at, type, payload, strlen(payload));
@@ -344,10 +377,10 @@ TEST(from_a_status_reply)
 TEST(known_keys)
 {
 	static const int keys[] = {
-		JK_STATE,   JK_TIME_MS,	  JK_CONTAINMENT, JK_VIEW,    JK_EXIT_CODE, JK_SIGNAL,
-		JK_PHASE,   JK_RESOURCE,  JK_LIMIT,	  JK_MESSAGE, JK_USER_MS,   JK_SYSTEM_MS,
-		JK_MAX_RSS, JK_LIMIT_HIT, JK_OUT_LEN,	  JK_ERR_LEN, JK_OUT_HASH,  JK_ERR_HASH,
-		JK_OUT_GAP, JK_ERR_GAP,	  JK_STARTED_MS,  JK_ERRNO,   JK_STAGE,
+		JK_STATE,   JK_TIME_MS,   JK_CONTAINMENT, JK_VIEW,    JK_EXIT_CODE, JK_SIGNAL,
+		JK_PHASE,   JK_RESOURCE,  JK_LIMIT,       JK_MESSAGE, JK_USER_MS,   JK_SYSTEM_MS,
+		JK_MAX_RSS, JK_LIMIT_HIT, JK_OUT_LEN,     JK_ERR_LEN, JK_OUT_HASH,  JK_ERR_HASH,
+		JK_OUT_GAP, JK_ERR_GAP,   JK_STARTED_MS,  JK_ERRNO,   JK_STAGE,
 	};
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
