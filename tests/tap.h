@@ -69,9 +69,9 @@ struct tap_test {
 /* What a test's child tells its parent, in shared form over a pipe: lines of text. */
 static struct {
 	struct tap_test *first, **last;
-	FILE *report;       /* in the child: where points go */
-	unsigned checks;    /* assertions reached in this test */
-	unsigned failures;  /* failed ones */
+	FILE *report;      /* in the child: where points go */
+	unsigned checks;   /* assertions reached in this test */
+	unsigned failures; /* failed ones */
 	bool in_subtest;
 	char subtest[256];
 	unsigned sub_failures;
@@ -80,14 +80,14 @@ static struct {
 	char skip_why[256];
 } tap_ = {.last = &tap_.first};
 
-#define TEST_TIMEOUT(ident, seconds)                                                               \
-	static void test_##ident(void);                                                            \
-	__attribute__((constructor)) static void tap_register_##ident(void)                        \
-	{                                                                                          \
-		static struct tap_test t = {#ident, test_##ident, (seconds), NULL};                \
-		*tap_.last = &t;                                                                   \
-		tap_.last = &t.next;                                                               \
-	}                                                                                          \
+#define TEST_TIMEOUT(ident, seconds)                                                \
+	static void test_##ident(void);                                             \
+	__attribute__((constructor)) static void tap_register_##ident(void)         \
+	{                                                                           \
+		static struct tap_test t = {#ident, test_##ident, (seconds), NULL}; \
+		*tap_.last = &t;                                                    \
+		tap_.last = &t.next;                                                \
+	}                                                                           \
 	static void test_##ident(void)
 #define TEST(ident) TEST_TIMEOUT(ident, 30)
 
@@ -164,8 +164,8 @@ __attribute__((unused)) static bool tap_check_int_(intmax_t a, const char *op, i
 	tap_.checks++;
 	if (!ok) {
 		tap_fail_();
-		tap_diag("%s:%d: failed: %s %s %s\n  left:  %jd (0x%jx)\n  right: %jd (0x%jx)", file,
-			 line, ta, op, tb, a, (uintmax_t)a, b, (uintmax_t)b);
+		tap_diag("%s:%d: failed: %s %s %s\n  left:  %jd (0x%jx)\n  right: %jd (0x%jx)",
+			 file, line, ta, op, tb, a, (uintmax_t)a, b, (uintmax_t)b);
 	}
 	return ok;
 }
@@ -207,61 +207,61 @@ __attribute__((unused)) static bool tap_check_has_(const char *hay, const char *
 
 /* Each argument is evaluated once. CHECK… go on after a failure, ASSERT… end the (sub)test. */
 #define TAP_OR_STOP_(check) ((check) ? (void)0 : tap_stop_())
-#define TAP_INT_(a, op, b)                                                                         \
-	__extension__({                                                                            \
-		__typeof__(a) tap_a_ = (a);                                                        \
-		__typeof__(b) tap_b_ = (b);                                                        \
-		intmax_t tap_ia_ = (intmax_t)tap_a_, tap_ib_ = (intmax_t)tap_b_;                   \
-		tap_check_int_(tap_ia_, #op, tap_ib_, tap_ia_ op tap_ib_, __FILE__, __LINE__, #a,  \
-			       #b);                                                                \
+#define TAP_INT_(a, op, b)                                                                        \
+	__extension__({                                                                           \
+		__typeof__(a) tap_a_ = (a);                                                       \
+		__typeof__(b) tap_b_ = (b);                                                       \
+		intmax_t tap_ia_ = (intmax_t)tap_a_, tap_ib_ = (intmax_t)tap_b_;                  \
+		tap_check_int_(tap_ia_, #op, tap_ib_, tap_ia_ op tap_ib_, __FILE__, __LINE__, #a, \
+			       #b);                                                               \
 	})
-#define TAP_STR_(a, b, equal)                                                                      \
-	__extension__({                                                                            \
-		const char *tap_a_ = (a), *tap_b_ = (b);                                           \
-		tap_check_mem_(tap_a_, tap_a_ ? strlen(tap_a_) : 0, tap_b_,                        \
-			       tap_b_ ? strlen(tap_b_) : 0, equal, __FILE__, __LINE__, #a, #b);    \
+#define TAP_STR_(a, b, equal)                                                                   \
+	__extension__({                                                                         \
+		const char *tap_a_ = (a), *tap_b_ = (b);                                        \
+		tap_check_mem_(tap_a_, tap_a_ ? strlen(tap_a_) : 0, tap_b_,                     \
+			       tap_b_ ? strlen(tap_b_) : 0, equal, __FILE__, __LINE__, #a, #b); \
 	})
 
-#define CHECK(cond)             ((void)tap_check_((cond) ? true : false, __FILE__, __LINE__, #cond))
-#define CHECK_EQ(a, b)          ((void)TAP_INT_(a, ==, b))
-#define CHECK_STREQ(a, b)       ((void)TAP_STR_(a, b, true))
-#define CHECK_MEMEQ(a, na, b, nb)                                                                  \
+#define CHECK(cond)       ((void)tap_check_((cond) ? true : false, __FILE__, __LINE__, #cond))
+#define CHECK_EQ(a, b)    ((void)TAP_INT_(a, ==, b))
+#define CHECK_STREQ(a, b) ((void)TAP_STR_(a, b, true))
+#define CHECK_MEMEQ(a, na, b, nb) \
 	((void)tap_check_mem_(a, na, b, nb, true, __FILE__, __LINE__, #a, #b))
-#define ASSERT(cond)            TAP_OR_STOP_(tap_check_((cond) ? true : false, __FILE__, __LINE__, #cond))
-#define ASSERT_EQ(a, b)         TAP_OR_STOP_(TAP_INT_(a, ==, b))
-#define ASSERT_NE(a, b)         TAP_OR_STOP_(TAP_INT_(a, !=, b))
-#define ASSERT_LT(a, b)         TAP_OR_STOP_(TAP_INT_(a, <, b))
-#define ASSERT_LE(a, b)         TAP_OR_STOP_(TAP_INT_(a, <=, b))
-#define ASSERT_GT(a, b)         TAP_OR_STOP_(TAP_INT_(a, >, b))
-#define ASSERT_GE(a, b)         TAP_OR_STOP_(TAP_INT_(a, >=, b))
-#define ASSERT_STREQ(a, b)      TAP_OR_STOP_(TAP_STR_(a, b, true))
-#define ASSERT_STRNE(a, b)      TAP_OR_STOP_(TAP_STR_(a, b, false))
-#define ASSERT_MEMEQ(a, na, b, nb)                                                                 \
+#define ASSERT(cond)       TAP_OR_STOP_(tap_check_((cond) ? true : false, __FILE__, __LINE__, #cond))
+#define ASSERT_EQ(a, b)    TAP_OR_STOP_(TAP_INT_(a, ==, b))
+#define ASSERT_NE(a, b)    TAP_OR_STOP_(TAP_INT_(a, !=, b))
+#define ASSERT_LT(a, b)    TAP_OR_STOP_(TAP_INT_(a, <, b))
+#define ASSERT_LE(a, b)    TAP_OR_STOP_(TAP_INT_(a, <=, b))
+#define ASSERT_GT(a, b)    TAP_OR_STOP_(TAP_INT_(a, >, b))
+#define ASSERT_GE(a, b)    TAP_OR_STOP_(TAP_INT_(a, >=, b))
+#define ASSERT_STREQ(a, b) TAP_OR_STOP_(TAP_STR_(a, b, true))
+#define ASSERT_STRNE(a, b) TAP_OR_STOP_(TAP_STR_(a, b, false))
+#define ASSERT_MEMEQ(a, na, b, nb) \
 	TAP_OR_STOP_(tap_check_mem_(a, na, b, nb, true, __FILE__, __LINE__, #a, #b))
-#define ASSERT_CONTAINS(hay, needle)                                                               \
+#define ASSERT_CONTAINS(hay, needle) \
 	TAP_OR_STOP_(tap_check_has_(hay, needle, true, __FILE__, __LINE__, #hay))
-#define ASSERT_LACKS(hay, needle)                                                                  \
+#define ASSERT_LACKS(hay, needle) \
 	TAP_OR_STOP_(tap_check_has_(hay, needle, false, __FILE__, __LINE__, #hay))
-#define ASSERT_NULL(p)          TAP_OR_STOP_(tap_check_((p) == NULL, __FILE__, __LINE__, #p " == NULL"))
-#define ASSERT_NOT_NULL(p)      TAP_OR_STOP_(tap_check_((p) != NULL, __FILE__, __LINE__, #p " != NULL"))
+#define ASSERT_NULL(p)     TAP_OR_STOP_(tap_check_((p) == NULL, __FILE__, __LINE__, #p " == NULL"))
+#define ASSERT_NOT_NULL(p) TAP_OR_STOP_(tap_check_((p) != NULL, __FILE__, __LINE__, #p " != NULL"))
 /* For calls that return -1 and set errno: shows the errno. */
-#define ASSERT_OK(call)                                                                            \
-	__extension__({                                                                            \
-		__typeof__(call) tap_r_ = (call);                                                  \
-		if (!tap_check_(tap_r_ >= 0, __FILE__, __LINE__, #call " >= 0")) {                 \
-			tap_diag("  result: %jd, errno: %d (%s)", (intmax_t)tap_r_, errno,         \
-				 strerror(errno));                                                 \
-			tap_stop_();                                                               \
-		}                                                                                  \
-		tap_r_;                                                                            \
+#define ASSERT_OK(call)                                                                    \
+	__extension__({                                                                    \
+		__typeof__(call) tap_r_ = (call);                                          \
+		if (!tap_check_(tap_r_ >= 0, __FILE__, __LINE__, #call " >= 0")) {         \
+			tap_diag("  result: %jd, errno: %d (%s)", (intmax_t)tap_r_, errno, \
+				 strerror(errno));                                         \
+			tap_stop_();                                                       \
+		}                                                                          \
+		tap_r_;                                                                    \
 	})
-#define FAIL(...)                                                                                  \
-	do {                                                                                       \
-		tap_.checks++;                                                                     \
-		tap_fail_();                                                                       \
-		tap_diag("%s:%d: failed:", __FILE__, __LINE__);                                    \
-		tap_diag(__VA_ARGS__);                                                             \
-		tap_stop_();                                                                       \
+#define FAIL(...)                                               \
+	do {                                                    \
+		tap_.checks++;                                  \
+		tap_fail_();                                    \
+		tap_diag("%s:%d: failed:", __FILE__, __LINE__); \
+		tap_diag(__VA_ARGS__);                          \
+		tap_stop_();                                    \
 	} while (0)
 
 __attribute__((format(printf, 1, 2), noreturn, unused)) static void tap_skip_(const char *fmt, ...)
@@ -291,13 +291,13 @@ __attribute__((unused)) static bool tap_env_lists_(const char *var, const char *
 	}
 	return false;
 }
-#define TEST_REQUIRE(name, ...)                                                                    \
-	do {                                                                                       \
-		if (tap_env_lists_("BERTH_HAVE", name))                                            \
-			break;                                                                     \
-		if (tap_env_lists_("BERTH_REQUIRE", name))                                         \
-			FAIL("prerequisite %s is required here and missing", name);                \
-		tap_skip_(__VA_ARGS__);                                                            \
+#define TEST_REQUIRE(name, ...)                                                     \
+	do {                                                                        \
+		if (tap_env_lists_("BERTH_HAVE", name))                             \
+			break;                                                      \
+		if (tap_env_lists_("BERTH_REQUIRE", name))                          \
+			FAIL("prerequisite %s is required here and missing", name); \
+		tap_skip_(__VA_ARGS__);                                             \
 	} while (0)
 
 __attribute__((format(printf, 1, 2), unused)) static bool tap_subtest_begin_(const char *fmt, ...)
@@ -323,9 +323,9 @@ __attribute__((unused)) static bool tap_subtest_end_(void)
 	return false;
 }
 /* The body may not `return`, `break` or `goto` out of the subtest. */
-#define SUBTEST(...)                                                                               \
-	for (bool tap_more_ = tap_subtest_begin_(__VA_ARGS__); tap_more_;                          \
-	     tap_more_ = tap_subtest_end_())                                                       \
+#define SUBTEST(...)                                                      \
+	for (bool tap_more_ = tap_subtest_begin_(__VA_ARGS__); tap_more_; \
+	     tap_more_ = tap_subtest_end_())                              \
 		if (sigsetjmp(tap_.sub_jump, 1) == 0)
 
 /* In the child: runs the test and says how it went. Exit status 0 = the report is complete. */
@@ -468,7 +468,8 @@ static void tap_run_child_(const struct tap_test *t)
 	if (late)
 		printf("# deadline of %d s passed\n", t->timeout_s);
 	if (WIFSIGNALED(status) && !late)
-		printf("# killed by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
+		printf("# killed by signal %d (%s)\n", WTERMSIG(status),
+		       strsignal(WTERMSIG(status)));
 	if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
 		printf("# exit status %d\n", WEXITSTATUS(status));
 	if (!complete || status != 0)
@@ -512,10 +513,10 @@ __attribute__((unused)) static int tap_main_(int argc, char **argv)
 	return tap_bad_ ? 1 : 0;
 }
 
-#define TEST_MAIN()                                                                                \
-	int main(int argc, char **argv)                                                            \
-	{                                                                                          \
-		return tap_main_(argc, argv);                                                      \
+#define TEST_MAIN()                           \
+	int main(int argc, char **argv)       \
+	{                                     \
+		return tap_main_(argc, argv); \
 	}
 
 #endif

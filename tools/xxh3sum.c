@@ -2,7 +2,7 @@
 /*
  * Build tool: the XXH3-128 of a file, in the canonical form that xxh128sum prints.
  *   xxh3sum FILE                       prints "<hex>\n"
- *   xxh3sum --header NAME FILE OUT     writes '#define NAME "<hex>"' to OUT
+ *   xxh3sum --header NAME FILE OUT     writes NAME_HASH ("<hex>") and NAME_SIZE as macros to OUT
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-static int hash_file(const char *path, char hex[33])
+static int hash_file(const char *path, char hex[33], unsigned long *size)
 {
 	static unsigned char buf[1 << 16];
 	XXH3_state_t state;
@@ -20,9 +20,12 @@ static int hash_file(const char *path, char hex[33])
 
 	if (!f)
 		return -1;
+	*size = 0;
 	XXH3_128bits_reset(&state);
-	while ((n = fread(buf, 1, sizeof(buf), f)) > 0)
+	while ((n = fread(buf, 1, sizeof(buf), f)) > 0) {
 		XXH3_128bits_update(&state, buf, n);
+		*size += n;
+	}
 	if (ferror(f)) {
 		fclose(f);
 		return -1;
@@ -37,6 +40,7 @@ static int hash_file(const char *path, char hex[33])
 int main(int argc, char **argv)
 {
 	int header = argc == 5 && strcmp(argv[1], "--header") == 0;
+	unsigned long size;
 	char hex[33];
 	FILE *out;
 
@@ -44,14 +48,17 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: xxh3sum [--header NAME] FILE [OUT]\n");
 		return 2;
 	}
-	if (hash_file(argv[header ? 3 : 1], hex) < 0) {
+	if (hash_file(argv[header ? 3 : 1], hex, &size) < 0) {
 		perror(argv[header ? 3 : 1]);
 		return 1;
 	}
 	if (!header)
 		return printf("%s\n", hex) < 0;
 	out = fopen(argv[4], "w");
-	if (!out || fprintf(out, "#define %s \"%s\"\n", argv[2], hex) < 0 || fclose(out) != 0) {
+	if (!out ||
+	    fprintf(out, "#define %s_HASH \"%s\"\n#define %s_SIZE %luu\n", argv[2], hex, argv[2],
+		    size) < 0 ||
+	    fclose(out) != 0) {
 		perror(argv[4]);
 		return 1;
 	}

@@ -23,29 +23,29 @@
  * The one list of errors: X(NAME, code, id, text, HTTP status, exit code of the CLI).
  * The id is what `--json` and the HTTP API print as "type"; some codes share one.
  */
-#define BERTH_ERROR_MAP(X)                                                                         \
-	X(BERTH_E_INVALID, -1, "invalid_request", "invalid request", 400, 2)                       \
-	X(BERTH_E_AUTH, -2, "authentication_error", "not authenticated", 401, 1)                   \
-	X(BERTH_E_PERM, -3, "permission_error", "not permitted", 403, 1)                           \
-	X(BERTH_E_NOT_FOUND, -4, "not_found", "not found", 404, 3)                                 \
-	X(BERTH_E_METHOD, -5, "method_not_allowed", "method not allowed", 405, 1)                  \
-	X(BERTH_E_CONFLICT, -6, "conflict", "conflict", 409, 4)                                    \
-	X(BERTH_E_PRECONDITION, -7, "precondition_failed", "precondition failed", 412, 1)          \
-	X(BERTH_E_TOO_LARGE, -8, "too_large", "too large", 413, 1)                                 \
-	X(BERTH_E_RATE_LIMITED, -9, "rate_limited", "rate limited", 429, 1)                        \
-	X(BERTH_E_INTERNAL, -10, "internal", "internal error", 500, 1)                             \
-	X(BERTH_E_UNSUPPORTED, -11, "not_implemented", "not supported", 501, 1)                    \
-	X(BERTH_E_UNAVAILABLE, -12, "unavailable", "unavailable", 503, 5)                          \
-	X(BERTH_E_NOMEM, -13, "internal", "out of memory", 500, 1)                                 \
-	X(BERTH_E_IO, -14, "internal", "input/output error", 500, 1)                               \
-	X(BERTH_E_PROTOCOL, -15, "internal", "protocol error", 500, 1)                             \
+#define BERTH_ERROR_MAP(X)                                                                \
+	X(BERTH_E_INVALID, -1, "invalid_request", "invalid request", 400, 2)              \
+	X(BERTH_E_AUTH, -2, "authentication_error", "not authenticated", 401, 1)          \
+	X(BERTH_E_PERM, -3, "permission_error", "not permitted", 403, 1)                  \
+	X(BERTH_E_NOT_FOUND, -4, "not_found", "not found", 404, 3)                        \
+	X(BERTH_E_METHOD, -5, "method_not_allowed", "method not allowed", 405, 1)         \
+	X(BERTH_E_CONFLICT, -6, "conflict", "conflict", 409, 4)                           \
+	X(BERTH_E_PRECONDITION, -7, "precondition_failed", "precondition failed", 412, 1) \
+	X(BERTH_E_TOO_LARGE, -8, "too_large", "too large", 413, 1)                        \
+	X(BERTH_E_RATE_LIMITED, -9, "rate_limited", "rate limited", 429, 1)               \
+	X(BERTH_E_INTERNAL, -10, "internal", "internal error", 500, 1)                    \
+	X(BERTH_E_UNSUPPORTED, -11, "not_implemented", "not supported", 501, 1)           \
+	X(BERTH_E_UNAVAILABLE, -12, "unavailable", "unavailable", 503, 5)                 \
+	X(BERTH_E_NOMEM, -13, "internal", "out of memory", 500, 1)                        \
+	X(BERTH_E_IO, -14, "internal", "input/output error", 500, 1)                      \
+	X(BERTH_E_PROTOCOL, -15, "internal", "protocol error", 500, 1)                    \
 	X(BERTH_E_TIMEOUT, -16, "unavailable", "timed out", 503, 5)
 
 enum berth_error_code {
+	BERTH_OK = 0,
 #define BERTH_ERROR_ENUM_(name, code, id, text, http, exit) name = (code),
 	BERTH_ERROR_MAP(BERTH_ERROR_ENUM_)
 #undef BERTH_ERROR_ENUM_
-	BERTH_OK = 0
 };
 
 #define BERTH_ERROR_MESSAGE_MAX 512
@@ -63,9 +63,9 @@ struct berth_error {
 };
 
 /* "No error": what a struct must be before its first use. */
-#define BERTH_ERROR_INIT                                                                           \
-	{                                                                                          \
-		0, 0, "", ""                                                                       \
+#define BERTH_ERROR_INIT     \
+	{                    \
+		0, 0, "", "" \
 	}
 
 BERTH_BEGIN_DECLS

@@ -26,25 +26,27 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 /* Elements of an array; a pointer is a compile error. */
-#define ARRAY_LEN(a)                                                                               \
-	(sizeof(a) / sizeof((a)[0]) +                                                              \
-	 0 * sizeof(struct { int not_a_pointer : 1 - 2 * __builtin_types_compatible_p(             \
-				      __typeof__(a), __typeof__(&(a)[0])); }))
+#define ARRAY_LEN(a)                                                                           \
+	(sizeof(a) / sizeof((a)[0]) +                                                          \
+	 0 * sizeof(struct {                                                                   \
+		 int not_a_pointer : 1 -                                                       \
+			 2 * __builtin_types_compatible_p(__typeof__(a), __typeof__(&(a)[0])); \
+	 }))
 
 /* Smaller and larger of two; each argument is evaluated once and both must have one type. */
-#define MIN_OF(a, b)                                                                               \
-	__extension__({                                                                            \
-		__typeof__(a) min_a_ = (a);                                                        \
-		__typeof__(b) min_b_ = (b);                                                        \
-		(void)(&min_a_ == &min_b_);                                                        \
-		min_a_ < min_b_ ? min_a_ : min_b_;                                                 \
+#define MIN_OF(a, b)                               \
+	__extension__({                            \
+		__typeof__(a) min_a_ = (a);        \
+		__typeof__(b) min_b_ = (b);        \
+		(void)(&min_a_ == &min_b_);        \
+		min_a_ < min_b_ ? min_a_ : min_b_; \
 	})
-#define MAX_OF(a, b)                                                                               \
-	__extension__({                                                                            \
-		__typeof__(a) max_a_ = (a);                                                        \
-		__typeof__(b) max_b_ = (b);                                                        \
-		(void)(&max_a_ == &max_b_);                                                        \
-		max_a_ > max_b_ ? max_a_ : max_b_;                                                 \
+#define MAX_OF(a, b)                               \
+	__extension__({                            \
+		__typeof__(a) max_a_ = (a);        \
+		__typeof__(b) max_b_ = (b);        \
+		(void)(&max_a_ == &max_b_);        \
+		max_a_ > max_b_ ? max_a_ : max_b_; \
 	})
 
 /* true when the sum or product does not fit into *ret_out (which then holds the wrapped value). */
@@ -55,13 +57,13 @@
 #define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 /* Restart a system call that a signal interrupted. Evaluates to its result; errno is kept. */
-#define RETRY_EINTR(expr)                                                                          \
-	__extension__({                                                                            \
-		__typeof__(expr) retry_r_;                                                         \
-		do                                                                                 \
-			retry_r_ = (expr);                                                         \
-		while (retry_r_ == -1 && errno == EINTR);                                          \
-		retry_r_;                                                                          \
+#define RETRY_EINTR(expr)                                 \
+	__extension__({                                   \
+		__typeof__(expr) retry_r_;                \
+		do                                        \
+			retry_r_ = (expr);                \
+		while (retry_r_ == -1 && errno == EINTR); \
+		retry_r_;                                 \
 	})
 
 #endif

@@ -37,37 +37,37 @@
  * variable's address. BERTH_DEFINE_AUTO_PTR(spec, struct spec *, spec_free) is for variables that
  * are pointers: @fn is called with the pointer, unless it is NULL.
  */
-#define BERTH_DEFINE_AUTO(name, type, fn)                                                          \
-	static inline void cleanup_##name##_(type *p)                                              \
-	{                                                                                          \
-		int saved_errno_ = errno;                                                          \
-		fn(p);                                                                             \
-		errno = saved_errno_;                                                              \
-	}                                                                                          \
+#define BERTH_DEFINE_AUTO(name, type, fn)             \
+	static inline void cleanup_##name##_(type *p) \
+	{                                             \
+		int saved_errno_ = errno;             \
+		fn(p);                                \
+		errno = saved_errno_;                 \
+	}                                             \
 	struct cleanup_eats_semicolon_
-#define BERTH_DEFINE_AUTO_PTR(name, type, fn)                                                      \
-	static inline void cleanup_##name##_(type *p)                                              \
-	{                                                                                          \
-		int saved_errno_ = errno;                                                          \
-		if (*p)                                                                            \
-			fn(*p);                                                                    \
-		errno = saved_errno_;                                                              \
-	}                                                                                          \
+#define BERTH_DEFINE_AUTO_PTR(name, type, fn)         \
+	static inline void cleanup_##name##_(type *p) \
+	{                                             \
+		int saved_errno_ = errno;             \
+		if (*p)                               \
+			fn(*p);                       \
+		errno = saved_errno_;                 \
+	}                                             \
 	struct cleanup_eats_semicolon_
 
 /* The pointer, leaving NULL behind: ownership moves to whoever takes the value. */
-#define TAKE_PTR(p)                                                                                \
-	__extension__({                                                                            \
-		__typeof__(p) take_p_ = (p);                                                       \
-		(p) = NULL;                                                                        \
-		take_p_;                                                                           \
+#define TAKE_PTR(p)                          \
+	__extension__({                      \
+		__typeof__(p) take_p_ = (p); \
+		(p) = NULL;                  \
+		take_p_;                     \
 	})
 /* The fd, leaving -1 behind. */
-#define TAKE_FD(fd)                                                                                \
-	__extension__({                                                                            \
-		int take_fd_ = (fd);                                                               \
-		(fd) = -1;                                                                         \
-		take_fd_;                                                                          \
+#define TAKE_FD(fd)                  \
+	__extension__({              \
+		int take_fd_ = (fd); \
+		(fd) = -1;           \
+		take_fd_;            \
 	})
 
 static inline void cleanup_free_(void *p)

@@ -35,8 +35,8 @@ const char *berth_version(void)
 
 static const struct error_row *error_row(int code)
 {
-	static const struct error_row internal = {"BERTH_E_INTERNAL", BERTH_E_INTERNAL, "internal",
-						  "internal error", 500, 1};
+	static const struct error_row internal = {
+		"BERTH_E_INTERNAL", BERTH_E_INTERNAL, "internal", "internal error", 500, 1};
 
 	for (size_t i = 0; i < ARRAY_LEN(error_rows); i++) {
 		if (error_rows[i].code == code)

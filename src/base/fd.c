@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Descriptor helpers and OFD locks. Invariant: no descriptor that is made here is ever without
- * CLOEXEC. Locks are only ever whole-file OFD locks: POSIX locks vanish when any copy is closed, and
- * flock locks cannot be asked about without taking them.
+ * CLOEXEC. Locks are only ever whole-file OFD locks: POSIX locks vanish when any copy is closed,
+ * and flock locks cannot be asked about without taking them.
  */
 #include "base/fd.h"
 

@@ -37,8 +37,9 @@ int fd_lock(int fd, bool exclusive) attr_warn_unused;
 int fd_lock_wait(int fd, bool exclusive) attr_warn_unused;
 int fd_unlock(int fd);
 /*
- * Would an exclusive lock conflict? 1 somebody else holds one, 0 nobody does, -errno. Takes nothing,
- * so the asker never looks like a holder; a lock held through @fd's own description reads as 0.
+ * Would an exclusive lock conflict? 1 somebody else holds one, 0 nobody does, -errno. Takes
+ * nothing, so the asker never looks like a holder; a lock held through @fd's own description reads
+ * as 0.
  */
 int fd_lock_test(int fd) attr_warn_unused;
 

@@ -231,7 +231,8 @@ int64_t copy_fd(int from, int to, int64_t max)
 		int64_t before = total;
 
 		r = copy_road(road, from, to, &left, &total);
-		/* Files of /proc read as empty by copy_file_range: an end at once is asked again. */
+		/* Files of /proc read as empty by copy_file_range: an end at once is asked again.
+		 */
 		if (r == 0 && (total > before || left == 0))
 			return total;
 		if (r < 0 && !wrong_road(r))

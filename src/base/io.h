@@ -2,7 +2,8 @@
 #ifndef BERTH_BASE_IO_H
 #define BERTH_BASE_IO_H
 /*
- * Reading and writing whole things. EINTR is restarted; a non-blocking fd is waited for with poll().
+ * Reading and writing whole things. EINTR is restarted; a non-blocking fd is waited for with
+ * poll().
  */
 #include <sys/types.h>
 
@@ -27,8 +28,8 @@ int write_full(int fd, const void *buf, size_t len) attr_warn_unused;
 int pwrite_full(int fd, const void *buf, size_t len, off_t offset) attr_warn_unused;
 
 /*
- * Appends the rest of @fd to @b. 0, -errno, or -EFBIG when it does not fit the buffer's maximum (the
- * buffer then holds what fitted).
+ * Appends the rest of @fd to @b. 0, -errno, or -EFBIG when it does not fit the buffer's maximum
+ * (the buffer then holds what fitted).
  */
 int read_to_strbuf(int fd, struct strbuf *b) attr_warn_unused;
 
@@ -48,8 +49,9 @@ int read_file(int dirfd, const char *path, size_t max, char **ret_data, size_t *
 	      struct berth_error *err) attr_warn_unused;
 
 enum write_file_flags {
-	WRITE_FILE_SYNC = 1 << 0,      /* fsync the file and then its directory */
-	WRITE_FILE_EXCLUSIVE = 1 << 1, /* an existing file is BERTH_E_CONFLICT instead of replaced */
+	WRITE_FILE_SYNC = 1 << 0, /* fsync the file and then its directory */
+	WRITE_FILE_EXCLUSIVE =
+		1 << 1, /* an existing file is BERTH_E_CONFLICT instead of replaced */
 };
 
 /*

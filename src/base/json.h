@@ -30,9 +30,9 @@ struct json {
 	bool broken; /* calls that make no JSON: a key outside an object, unbalanced ends, … */
 };
 
-#define JSON_INIT(buf)                                                                             \
-	{                                                                                          \
-		.out = (buf)                                                                       \
+#define JSON_INIT(buf)       \
+	{                    \
+		.out = (buf) \
 	}
 
 void json_object(struct json *j);

@@ -2,11 +2,13 @@
 #ifndef BERTH_BASE_LIMITS_H
 #define BERTH_BASE_LIMITS_H
 /*
- * Every maximum, with its reason. A buffer that grows names one of these at birth. The limits of the
- * agent protocol are the protocol's (wire/proto.h, docs/protocol/agent.md), as the agent shares them.
+ * Every maximum, with its reason. A buffer that grows names one of these at birth. The limits of
+ * the agent protocol are the protocol's (wire/proto.h, docs/protocol/agent.md), as the agent shares
+ * them.
  */
 
-/* Execution ids: [A-Za-z0-9][A-Za-z0-9._-]{0,127}. A directory name (255) with room for suffixes. */
+/* Execution ids: [A-Za-z0-9][A-Za-z0-9._-]{0,127}. A directory name (255) with room for suffixes.
+ */
 #define EXECUTION_ID_MAX 128
 /* Sandbox names: [A-Za-z0-9][A-Za-z0-9._-]{0,62}. They must fit a DNS label and a unit name. */
 #define SANDBOX_NAME_MAX 63
@@ -42,7 +44,8 @@
 /* What a bounded execute() gives back: the most that the frames of one answer may be. */
 #define EXECUTE_OUTPUT_MAX (64L * 1024 * 1024)
 
-/* copy_fd's buffer: pipes are 64 KiB; four of them per system call measured no slower than 1 MiB. */
+/* copy_fd's buffer: pipes are 64 KiB; four of them per system call measured no slower than 1 MiB.
+ */
 #define COPY_CHUNK (256 * 1024)
 /* Depth of a directory tree that is walked with one fd per level. */
 #define TREE_DEPTH_MAX 256

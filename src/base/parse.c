@@ -237,7 +237,8 @@ bool valid_env_name(const char *s, size_t len)
 size_t utf8_sequence(const void *s, size_t len)
 {
 	const unsigned char *p = s;
-	/* The second byte's range keeps out overlong forms, surrogates and what is above U+10FFFF. */
+	/* The second byte's range keeps out overlong forms, surrogates and what is above U+10FFFF.
+	 */
 	unsigned char low = 0x80, high = 0xbf;
 	size_t n;
 

@@ -10,7 +10,8 @@
 
 #include "base/attr.h"
 
-/* "a" + "b/c" = "a/b/c"; an absolute @b wins. Owned by caller, free with free(); NULL = no memory. */
+/* "a" + "b/c" = "a/b/c"; an absolute @b wins. Owned by caller, free with free(); NULL = no memory.
+ */
 char *path_join(const char *a, const char *b) attr_warn_unused;
 /*
  * Lexical normal form: no "//", no "." components, ".." removed together with the name before it;
@@ -31,7 +32,8 @@ const char *path_basename(const char *path) attr_pure;
  * openat(2) that cannot leave @dirfd: no absolute path, no "..", no symlink to the outside, also
  * when somebody swaps components meanwhile (openat2 RESOLVE_BENEATH|RESOLVE_NO_MAGICLINKS). Where
  * the kernel or a seccomp filter lacks openat2, it is walked component by component and no symlink
- * is followed at all. @flags get O_CLOEXEC. The fd, or -errno (-EXDEV: would leave; -ELOOP: a link).
+ * is followed at all. @flags get O_CLOEXEC. The fd, or -errno (-EXDEV: would leave; -ELOOP: a
+ * link).
  */
 int open_beneath(int dirfd, const char *rel, int flags, mode_t mode) attr_warn_unused;
 /* The same and never through any symlink, the last component included (-ELOOP). */

@@ -55,7 +55,8 @@ static int open_dir(int at, const char *name)
 	struct stat st;
 
 	if (fd < 0 && errno == EACCES) {
-		auto_close int path_fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		auto_close int path_fd =
+			openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		char proc[40];
 
 		/* By the descriptor: a name could have become a link meanwhile. */

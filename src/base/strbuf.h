@@ -27,9 +27,9 @@ struct strbuf {
 extern char strbuf_empty[];
 
 /* For declarations: auto(strbuf) struct strbuf b = STRBUF_INIT(PATH_BUF_MAX); */
-#define STRBUF_INIT(maximum)                                                                       \
-	{                                                                                          \
-		.data = strbuf_empty, .max = (maximum)                                             \
+#define STRBUF_INIT(maximum)                           \
+	{                                              \
+		.data = strbuf_empty, .max = (maximum) \
 	}
 
 void strbuf_init(struct strbuf *b, size_t max);

@@ -18,9 +18,9 @@ struct strv {
 
 extern char *strv_empty[];
 
-#define STRV_INIT(maximum)                                                                         \
-	{                                                                                          \
-		.items = strv_empty, .max = (maximum)                                              \
+#define STRV_INIT(maximum)                            \
+	{                                             \
+		.items = strv_empty, .max = (maximum) \
 	}
 
 void strv_init(struct strv *v, size_t max);

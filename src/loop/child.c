@@ -290,7 +290,8 @@ static int spawn_failed(const struct child_params *params, struct failure f,
 	else if (f.stage == CHILD_STAGE_CWD && params->cwd)
 		what = params->cwd;
 	return berth_fail_errno(err, code_of(f.stage, f.error), f.error, "cannot %s%s%s",
-				child_stage_text((enum child_stage)f.stage), *what ? " " : "", what);
+				child_stage_text((enum child_stage)f.stage), *what ? " " : "",
+				what);
 }
 
 int child_spawn(const struct child_params *params, struct child *ret_child,

@@ -38,8 +38,8 @@ struct child_fd {
 };
 
 struct child_params {
-	/* The program: with a '/' it is a path (relative to the new cwd), else it is looked up in the
-	 * PATH of @env as execvp(3) does, but a file that is no program is never given to sh.
+	/* The program: with a '/' it is a path (relative to the new cwd), else it is looked up in
+	 * the PATH of @env as execvp(3) does, but a file that is no program is never given to sh.
 	 * NULL: argv[0]. */
 	const char *file;
 	char *const *argv; /* NULL-terminated, at least one */
@@ -56,9 +56,9 @@ struct child_params {
 	int death_sig;  /* PR_SET_PDEATHSIG; 0: none. It is tied to the calling thread. */
 };
 
-#define CHILD_PARAMS_INIT                                                                          \
-	{                                                                                          \
-		.cwd_fd = -1                                                                       \
+#define CHILD_PARAMS_INIT    \
+	{                    \
+		.cwd_fd = -1 \
 	}
 
 /*
@@ -70,9 +70,9 @@ struct child {
 	int pidfd; /* CLOEXEC; -1: none. Readable when the process has ended. */
 };
 
-#define CHILD_INIT                                                                                 \
-	{                                                                                          \
-		.pid = 0, .pidfd = -1                                                              \
+#define CHILD_INIT                    \
+	{                             \
+		.pid = 0, .pidfd = -1 \
 	}
 
 /*

@@ -88,7 +88,8 @@ static int drain(struct run *run, int stream)
 		if (room && strbuf_reserve(b, MIN_OF(room, (size_t)READ_CHUNK)) < 0)
 			return strbuf_error(b);
 		/* A full buffer looks for one byte more: exactly the maximum is allowed. */
-		n = room ? read(run->fds[stream], b->data + b->len, MIN_OF(room, (size_t)READ_CHUNK))
+		n = room ? read(run->fds[stream], b->data + b->len,
+				MIN_OF(room, (size_t)READ_CHUNK))
 			 : read(run->fds[stream], &byte, 1);
 		if (n > 0 && room)
 			strbuf_advance(b, (size_t)n);

@@ -10,24 +10,31 @@
 #define RT_LAST  64
 
 static const char *const names[] = {
-	[SIGHUP] = "SIGHUP",       [SIGINT] = "SIGINT",       [SIGQUIT] = "SIGQUIT",
-	[SIGILL] = "SIGILL",       [SIGTRAP] = "SIGTRAP",     [SIGABRT] = "SIGABRT",
-	[SIGBUS] = "SIGBUS",       [SIGFPE] = "SIGFPE",       [SIGKILL] = "SIGKILL",
-	[SIGUSR1] = "SIGUSR1",     [SIGSEGV] = "SIGSEGV",     [SIGUSR2] = "SIGUSR2",
-	[SIGPIPE] = "SIGPIPE",     [SIGALRM] = "SIGALRM",     [SIGTERM] = "SIGTERM",
-	[SIGSTKFLT] = "SIGSTKFLT", [SIGCHLD] = "SIGCHLD",     [SIGCONT] = "SIGCONT",
-	[SIGSTOP] = "SIGSTOP",     [SIGTSTP] = "SIGTSTP",     [SIGTTIN] = "SIGTTIN",
-	[SIGTTOU] = "SIGTTOU",     [SIGURG] = "SIGURG",       [SIGXCPU] = "SIGXCPU",
-	[SIGXFSZ] = "SIGXFSZ",     [SIGVTALRM] = "SIGVTALRM", [SIGPROF] = "SIGPROF",
-	[SIGWINCH] = "SIGWINCH",   [SIGIO] = "SIGIO",         [SIGPWR] = "SIGPWR",
-	[SIGSYS] = "SIGSYS",       [32] = "SIG32",            [33] = "SIG33",
+	[SIGHUP] = "SIGHUP",   [SIGINT] = "SIGINT",
+	[SIGQUIT] = "SIGQUIT", [SIGILL] = "SIGILL",
+	[SIGTRAP] = "SIGTRAP", [SIGABRT] = "SIGABRT",
+	[SIGBUS] = "SIGBUS",   [SIGFPE] = "SIGFPE",
+	[SIGKILL] = "SIGKILL", [SIGUSR1] = "SIGUSR1",
+	[SIGSEGV] = "SIGSEGV", [SIGUSR2] = "SIGUSR2",
+	[SIGPIPE] = "SIGPIPE", [SIGALRM] = "SIGALRM",
+	[SIGTERM] = "SIGTERM", [SIGSTKFLT] = "SIGSTKFLT",
+	[SIGCHLD] = "SIGCHLD", [SIGCONT] = "SIGCONT",
+	[SIGSTOP] = "SIGSTOP", [SIGTSTP] = "SIGTSTP",
+	[SIGTTIN] = "SIGTTIN", [SIGTTOU] = "SIGTTOU",
+	[SIGURG] = "SIGURG",   [SIGXCPU] = "SIGXCPU",
+	[SIGXFSZ] = "SIGXFSZ", [SIGVTALRM] = "SIGVTALRM",
+	[SIGPROF] = "SIGPROF", [SIGWINCH] = "SIGWINCH",
+	[SIGIO] = "SIGIO",     [SIGPWR] = "SIGPWR",
+	[SIGSYS] = "SIGSYS",   [32] = "SIG32",
+	[33] = "SIG33",
 };
 
 #define RT(n) "SIGRTMIN+" #n
 static const char *const rt_names[RT_LAST - RT_FIRST + 1] = {
-	"SIGRTMIN", RT(1),  RT(2),  RT(3),  RT(4),  RT(5),  RT(6),  RT(7),  RT(8),  RT(9),  RT(10),
-	RT(11),     RT(12), RT(13), RT(14), RT(15), RT(16), RT(17), RT(18), RT(19), RT(20), RT(21),
-	RT(22),     RT(23), RT(24), RT(25), RT(26), RT(27), RT(28), RT(29), "SIGRTMAX",
+	"SIGRTMIN", RT(1),  RT(2),  RT(3),  RT(4),  RT(5),  RT(6),      RT(7),
+	RT(8),      RT(9),  RT(10), RT(11), RT(12), RT(13), RT(14),     RT(15),
+	RT(16),     RT(17), RT(18), RT(19), RT(20), RT(21), RT(22),     RT(23),
+	RT(24),     RT(25), RT(26), RT(27), RT(28), RT(29), "SIGRTMAX",
 };
 
 const char *signal_name(int sig)

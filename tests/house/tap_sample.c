@@ -101,7 +101,7 @@ TEST(subtests)
 {
 	for (int i = 0; i < 3; i++)
 		SUBTEST("case %d # SKIP", i)
-			ASSERT_NE(i, 1);
+	ASSERT_NE(i, 1);
 }
 
 TEST(prints_what_looks_like_tap)

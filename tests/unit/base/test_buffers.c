@@ -133,8 +133,8 @@ TEST(strbuf_formats_across_every_growth)
 			strbuf_addc(&b, 'a');
 		strbuf_addf(&b, "%s%d", "0123456789012345678901234567890123456789", 7);
 		memset(want, 'a', start);
-		snprintf(want + start, sizeof(want) - start, "0123456789012345678901234567890123456789%d",
-			 7);
+		snprintf(want + start, sizeof(want) - start,
+			 "0123456789012345678901234567890123456789%d", 7);
 		ASSERT_STREQ(b.data, want);
 		ASSERT_EQ(b.len, strlen(want));
 	}

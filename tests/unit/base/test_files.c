@@ -132,7 +132,6 @@ TEST(a_lock_lives_as_long_as_its_holder)
 	ASSERT_EQ(fd_lock_wait(probe, true), 0);
 }
 
-
 TEST(reads_and_writes_whole)
 {
 	char buf[100] = "";
@@ -369,16 +368,34 @@ TEST(files_survive_allocation_failure)
 TEST(paths_join_and_normalize)
 {
 	static const char *const joins[][3] = {
-		{"a", "b", "a/b"}, {"a/", "b", "a/b"}, {"a", "/b", "/b"}, {"", "b", "b"},
+		{"a", "b", "a/b"}, {"a/", "b", "a/b"}, {"a", "/b", "/b"},       {"", "b", "b"},
 		{"a", "", "a"},    {"/", "b", "/b"},   {"a", "../b", "a/../b"},
 	};
 	static const char *const norms[][2] = {
-		{"", "."},           {".", "."},           {"/", "/"},          {"//", "/"},
-		{"a", "a"},          {"a/", "a"},          {"./a", "a"},        {"a/./b", "a/b"},
-		{"a//b", "a/b"},     {"a/..", "."},        {"a/../b", "b"},     {"..", ".."},
-		{"../..", "../.."},  {"../a", "../a"},     {"a/../..", ".."},   {"/..", "/"},
-		{"/../a", "/a"},     {"/a/../../b", "/b"}, {"a/b/../c", "a/c"}, {"...", "..."},
-		{"..a/b", "..a/b"},  {"a/b/../..", "."},   {"../a/..", ".."},   {"/a/b/", "/a/b"},
+		{"", "."},
+		{".", "."},
+		{"/", "/"},
+		{"//", "/"},
+		{"a", "a"},
+		{"a/", "a"},
+		{"./a", "a"},
+		{"a/./b", "a/b"},
+		{"a//b", "a/b"},
+		{"a/..", "."},
+		{"a/../b", "b"},
+		{"..", ".."},
+		{"../..", "../.."},
+		{"../a", "../a"},
+		{"a/../..", ".."},
+		{"/..", "/"},
+		{"/../a", "/a"},
+		{"/a/../../b", "/b"},
+		{"a/b/../c", "a/c"},
+		{"...", "..."},
+		{"..a/b", "..a/b"},
+		{"a/b/../..", "."},
+		{"../a/..", ".."},
+		{"/a/b/", "/a/b"},
 		{"../../a/../b", "../../b"},
 	};
 
@@ -407,17 +424,19 @@ TEST(paths_join_and_normalize)
 
 TEST(paths_that_stay_inside)
 {
-	static const char *const inside[] = {"a", "a/b", ".", "./a", "a/..", "a/../b", "..data/x",
-					     "...", "a//b", "a/", "a/b/../../c"};
-	static const char *const outside[] = {"", "/", "/a", "..", "../x", "a/../..", "a/../../x",
-					      "./..", "a/b/../../../c", "//"};
+	static const char *const inside[] = {"a",    "a/b",    ".",          "./a",
+					     "a/..", "a/../b", "..data/x",   "...",
+					     "a//b", "a/",     "a/b/../../c"};
+	static const char *const outside[] = {
+		"",  "/", "/a", "..", "../x", "a/../..", "a/../../x", "./..", "a/b/../../../c",
+		"//"};
 
 	for (size_t i = 0; i < ARRAY_LEN(inside); i++)
 		SUBTEST("%s is inside", inside[i])
-			ASSERT(path_stays_inside(inside[i]));
+	ASSERT(path_stays_inside(inside[i]));
 	for (size_t i = 0; i < ARRAY_LEN(outside); i++)
 		SUBTEST("%s is not", outside[i])
-			ASSERT(!path_stays_inside(outside[i]));
+	ASSERT(!path_stays_inside(outside[i]));
 }
 
 typedef int (*open_fn)(int dirfd, const char *rel, int flags, mode_t mode);
@@ -426,12 +445,12 @@ static void check_beneath(open_fn fn, bool links)
 {
 	int root = open("root", O_PATH | O_DIRECTORY | O_CLOEXEC), fd;
 
-#define OPENS(rel)                                                                                 \
-	do {                                                                                       \
-		fd = fn(root, rel, O_RDONLY, 0);                                                   \
-		ASSERT_GE(fd, 0);                                                                  \
-		ASSERT_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);                                         \
-		close(fd);                                                                         \
+#define OPENS(rel)                                         \
+	do {                                               \
+		fd = fn(root, rel, O_RDONLY, 0);           \
+		ASSERT_GE(fd, 0);                          \
+		ASSERT_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC); \
+		close(fd);                                 \
 	} while (0)
 	OPENS("a/f");
 	OPENS("./a//f");
@@ -488,11 +507,11 @@ TEST(open_beneath_cannot_leave)
 	ASSERT_EQ(symlink("/etc/passwd", "root/abs"), 0);
 	ASSERT_EQ(symlink("../secret", "root/up"), 0);
 	SUBTEST("openat2")
-		check_beneath(open_beneath, true);
+	check_beneath(open_beneath, true);
 	SUBTEST("openat2 without links")
-		check_beneath(open_beneath_nolinks, false);
+	check_beneath(open_beneath_nolinks, false);
 	SUBTEST("walked")
-		check_beneath(open_beneath_walk, false);
+	check_beneath(open_beneath_walk, false);
 }
 
 TEST(mkdir_p_makes_parents)
@@ -590,7 +609,8 @@ TEST(remove_tree_tells_what_it_cannot)
 	ASSERT_EQ(mkdir_p(AT_FDCWD, "t/b/c", 0755), 0);
 	pid = fork();
 	if (pid == 0) {
-		if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+		if (unshare(CLONE_NEWNS) < 0 ||
+		    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
 		    mount("t", "t/a/mnt", "tmpfs", 0, NULL) < 0)
 			_exit(9);
 		_exit(remove_tree(AT_FDCWD, "t") == -EBUSY ? 0 : 1);

@@ -45,9 +45,10 @@ TEST(writes_nested_values)
 
 	write_sample(&j);
 	ASSERT_EQ(json_finish(&j), 0);
-	ASSERT_STREQ(b.data, "{\"state\":\"running\",\"n\":-5,\"u\":18446744073709551615,\"t\":true,"
-			     "\"z\":null,\"none\":null,\"a\":[1,{},[],false],"
-			     "\"o\":{\"data\":\"/wAB\",\"raw\":[1]}}");
+	ASSERT_STREQ(b.data,
+		     "{\"state\":\"running\",\"n\":-5,\"u\":18446744073709551615,\"t\":true,"
+		     "\"z\":null,\"none\":null,\"a\":[1,{},[],false],"
+		     "\"o\":{\"data\":\"/wAB\",\"raw\":[1]}}");
 }
 
 TEST(escapes_strings)
@@ -126,12 +127,12 @@ TEST(wrong_calls_are_errors_and_write_nothing_wrong)
 {
 	struct strbuf b = STRBUF_INIT(1000);
 
-#define BROKEN(calls)                                                                              \
-	do {                                                                                       \
-		struct json j = JSON_INIT(&b);                                                     \
-		strbuf_reset(&b);                                                                  \
-		calls;                                                                             \
-		CHECK_EQ(json_finish(&j), BERTH_E_INTERNAL);                                       \
+#define BROKEN(calls)                                        \
+	do {                                                 \
+		struct json j = JSON_INIT(&b);               \
+		strbuf_reset(&b);                            \
+		calls;                                       \
+		CHECK_EQ(json_finish(&j), BERTH_E_INTERNAL); \
 	} while (0)
 	BROKEN((void)0);
 	BROKEN(json_object(&j));

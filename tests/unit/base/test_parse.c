@@ -79,7 +79,7 @@ TEST(durations)
 		{"1.5h", 0, 5400000, INT64_C(5400000000000)},
 		{"0", 0, 0, 0},
 		{"0ms", 0, 0, 0},
-		{"0.0001", 0, 1, 100000},      /* rounded up, never to 0 */
+		{"0.0001", 0, 1, 100000}, /* rounded up, never to 0 */
 		{"0.5ms", 0, 1, 500000},
 		{"0.0000000001ms", 0, 1, 1},
 		{"0.00000000000000000000000000000001s", 0, 1, 1},
@@ -250,8 +250,14 @@ TEST(hex)
 TEST(base64_round_trips_and_vectors)
 {
 	static const char *const vectors[][2] = {
-		{"", ""},         {"f", "Zg=="},         {"fo", "Zm8="},        {"foo", "Zm9v"},
-		{"foob", "Zm9vYg=="}, {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}, {"\xff\xfe", "//4="},
+		{"", ""},
+		{"f", "Zg=="},
+		{"fo", "Zm8="},
+		{"foo", "Zm9v"},
+		{"foob", "Zm9vYg=="},
+		{"fooba", "Zm9vYmE="},
+		{"foobar", "Zm9vYmFy"},
+		{"\xff\xfe", "//4="},
 	};
 	unsigned char in[300], out[300];
 	char text[500];
@@ -276,14 +282,14 @@ TEST(base64_round_trips_and_vectors)
 
 TEST(base64_is_strict)
 {
-	static const char *const bad[] = {"Z",    "Zg",    "Zg=",      "Zh==",     "Zm9=", "====",
-					  "=Zg=", "Zg==Zg==", "Zm9v\n", "Zm 9v",    "Zm-_", "Z===",
-					  "Zg=a"};
+	static const char *const bad[] = {"Z",    "Zg",   "Zg=",      "Zh==",   "Zm9=",
+					  "====", "=Zg=", "Zg==Zg==", "Zm9v\n", "Zm 9v",
+					  "Zm-_", "Z===", "Zg=a"};
 	char out[16];
 
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
 		SUBTEST("%s", bad[i])
-			ASSERT_EQ(base64_decode(bad[i], strlen(bad[i]), out), -EINVAL);
+	ASSERT_EQ(base64_decode(bad[i], strlen(bad[i]), out), -EINVAL);
 }
 
 TEST(rfc3339)
@@ -307,7 +313,7 @@ TEST(rfc3339)
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
 		SUBTEST("%s", cases[i].text)
-			ASSERT_STREQ(format_rfc3339_ms(cases[i].ms, buf), cases[i].text);
+	ASSERT_STREQ(format_rfc3339_ms(cases[i].ms, buf), cases[i].text);
 	/* Against the C library, a day at a time with odd seconds. */
 	for (int64_t s = -INT64_C(70000000000); s < INT64_C(70000000000); s += 86400 * 7 + 12345) {
 		time_t t = (time_t)s;
@@ -317,8 +323,9 @@ TEST(rfc3339)
 		gmtime_r(&t, &tm);
 		if (tm.tm_year + 1900 < 0)
 			continue;
-		snprintf(want, sizeof(want), "%04d-%02d-%02dT%02d:%02d:%02d.000Z", tm.tm_year + 1900,
-			 tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec);
+		snprintf(want, sizeof(want), "%04d-%02d-%02dT%02d:%02d:%02d.000Z",
+			 tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min,
+			 tm.tm_sec);
 		if (strcmp(format_rfc3339_ms(s * 1000, buf), want) != 0)
 			FAIL("%s, not %s", buf, want);
 	}
