@@ -17,18 +17,18 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define ENTRY_HEADER	8u
-#define ENTRY_SUM	8u
-#define STREAM_BYTES	32u
-#define MAGIC_BYTES	8u
-#define ID_BYTES	16u
-#define HASH_BYTES	16u
-#define ERRNO_MAX	4095 /* the kernel's MAX_ERRNO */
-#define OFF_VERSION	8u
-#define OFF_FIRST	12u
-#define OFF_BOOT	16u
+#define ENTRY_HEADER    8u
+#define ENTRY_SUM       8u
+#define STREAM_BYTES    32u
+#define MAGIC_BYTES     8u
+#define ID_BYTES        16u
+#define HASH_BYTES      16u
+#define ERRNO_MAX       4095 /* the kernel's MAX_ERRNO */
+#define OFF_VERSION     8u
+#define OFF_FIRST       12u
+#define OFF_BOOT        16u
 #define OFF_INCARNATION 32u
-#define OFF_WALL	48u
+#define OFF_WALL        48u
 
 _Static_assert(sizeof(JOURNAL_MAGIC) - 1 == MAGIC_BYTES, "the magic has 8 bytes");
 _Static_assert(JOURNAL_LIVE % 8 == 0 && JOURNAL_FIRST % 8 == 0, "aligned words and entries");
@@ -326,13 +326,12 @@ static void from_terminal(struct record_status *s, struct wire_slice terminal)
 		unknown(s, "the record names an end that this version does not know");
 }
 
-static void from_nobody(struct record_status *s, bool launched, const struct journal_facts *f)
+static void from_nobody(struct record_status *s, bool never_ran, const struct journal_facts *f)
 {
-	if (!launched) {
+	if (never_ran) {
 		s->state = WIRE_S_FAILED;
 		s->phase = text("launch");
-		s->message = text(f->same_boot ? "the launch was interrupted before the command ran"
-					       : "the host was rebooted before the command ran");
+		s->message = text("the launch was interrupted before the command ran");
 	} else if (!f->same_boot) {
 		unknown(s, "host rebooted");
 	} else if (f->init_is_life && !f->same_incarnation) {
@@ -342,24 +341,38 @@ static void from_nobody(struct record_status *s, bool launched, const struct jou
 	}
 }
 
+/*
+ * Is it certain that the command never ran? Entries behind the reservation are not synced, so after
+ * a reboot "starting" proves nothing; on the same boot it does, unless the mark that comes before
+ * execve is there. An entry that says nothing proves nothing; no entry at all does.
+ */
+static bool certainly_never_ran(const struct journal *j, int64_t state, bool same_boot)
+{
+	struct wire_slice stage;
+
+	if (!j->state.p)
+		return true;
+	return state == WIRE_S_STARTING && same_boot &&
+	       !wire_find(j->state.p, j->state.n, JK_STAGE, &stage);
+}
+
 void record_status(const struct journal *j, const struct journal_facts *f,
 		   struct record_status *ret)
 {
 	int64_t state = wire_find_int(j->state.p, j->state.n, JK_STATE, WIRE_S_NONE);
-	/* An entry that says nothing is no proof that nothing ran; no entry is. */
-	bool launched = j->state.p && state != WIRE_S_STARTING;
 
 	memset(ret, 0, sizeof(*ret));
 	ret->out = j->out;
 	ret->err = j->err;
 	take_entry(ret, j->state);
+	ret->stage = (struct wire_slice){NULL, 0}; /* there it is the mark, not a failure */
 	if (state == WIRE_S_RUNNING && ret->started_ms == 0)
 		ret->started_ms = wire_find_int(j->state.p, j->state.n, JK_TIME_MS, 0);
 	if (j->terminal.p)
 		from_terminal(ret, j->terminal);
 	else if (!f->held)
-		from_nobody(ret, launched, f);
-	else if (!launched)
+		from_nobody(ret, certainly_never_ran(j, state, f->same_boot), f);
+	else if (!j->state.p || state == WIRE_S_STARTING)
 		ret->state = WIRE_S_STARTING;
 	else if (state == WIRE_S_RUNNING)
 		ret->state = WIRE_S_RUNNING;

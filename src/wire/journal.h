@@ -44,7 +44,7 @@ enum journal_key {
 	JK_ERR_GAP = 20,
 	JK_STARTED_MS = 21,	/* when the worker ran; repeated in TERMINAL */
 	JK_ERRNO = 22,
-	JK_STAGE = 23,		/* launch failures: "view" "workdir" "exec" … */
+	JK_STAGE = 23,		/* launch failures: "view" "workdir" "exec" …; in a STATE `starting`: "exec", from here on it may have run */
 };
 
 /* One output stream as the live area or the seal describes it. */

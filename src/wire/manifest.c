@@ -16,7 +16,7 @@
 #define OFF_TARGET   4u
 #define OFF_SIZE     8u
 #define OFF_MTIME    16u
-#define OFF_SHA	     24u
+#define OFF_SHA      24u
 _Static_assert(OFF_SHA + SHA_BYTES == MANIFEST_FIXED, "the fixed part ends with the hash");
 
 void manifest_put(struct wire_w *w, const struct manifest_entry *e)

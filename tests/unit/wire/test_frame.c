@@ -121,7 +121,7 @@ TEST(known_nested)
 
 TEST(integers_little_endian)
 {
-	static const int64_t values[] = {0,   1,	 -1,	    255,
+	static const int64_t values[] = {0,   1,         -1,        255,
 					 256, INT64_MAX, INT64_MIN, 0x0102030405060708};
 	uint8_t b[8];
 
@@ -313,10 +313,10 @@ TEST(reader_cut_off_at_every_byte)
 TEST(reader_does_not_believe_lengths)
 {
 	static const char *const lies[] = {
-		"0100 01000000",	      /* one byte that is not there */
-		"0100 ffffffff 00",	      /* 4 GiB */
-		"0100 00000080 00",	      /* 2 GiB: negative as int */
-		"0100 02000000 61",	      /* one too many */
+		"0100 01000000",              /* one byte that is not there */
+		"0100 ffffffff 00",           /* 4 GiB */
+		"0100 00000080 00",           /* 2 GiB: negative as int */
+		"0100 02000000 61",           /* one too many */
 		"0100 01000000 61 0200 0500", /* the second header is cut */
 	};
 	uint8_t b[64];

@@ -177,9 +177,9 @@ TEST(cut_off_at_every_byte)
 
 TEST(paths)
 {
-	static const char *const good[] = {"a",	   "...", "..a", "a..", ".a",  "a b", "\xff\xfe",
-					   "a\nb", "-",	  "~",	 "\\",	"a:b", "CON", "*"};
-	static const char *const bad[] = {"",	 ".",	 "..",	 "/a",	  "a/",	    "a//b", "./a",
+	static const char *const good[] = {"a",    "...", "..a", "a..", ".a",  "a b", "\xff\xfe",
+					   "a\nb", "-",   "~",   "\\",  "a:b", "CON", "*"};
+	static const char *const bad[] = {"",    ".",    "..",   "/a",    "a/",     "a//b", "./a",
 					  "a/.", "a/..", "../a", "a/./b", "a/../b", "/",    "//"};
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {

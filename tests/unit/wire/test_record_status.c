@@ -36,13 +36,17 @@ static void evaluate(const struct journal_facts *f)
 	record_status(&j, f, &st);
 }
 
-enum { NO_ENTRY = -1, NO_KEY = -2, SHORT_KEY = -3 };
+enum { NO_ENTRY = -1, NO_KEY = -2, SHORT_KEY = -3, AT_EXEC = -4 };
 
 static void put_state(struct wire_w *w, int state)
 {
 	if (state == NO_ENTRY)
 		return;
 	wire_w_int(w, JK_TIME_MS, 1000);
+	if (state == AT_EXEC) {
+		wire_w_str(w, JK_STAGE, "exec");
+		state = WIRE_S_STARTING;
+	}
 	if (state == SHORT_KEY)
 		wire_w_bytes(w, JK_STATE, "\2\0\0\0", 4);
 	else if (state != NO_KEY)
@@ -60,14 +64,18 @@ static const struct {
 	const char *phase, *message;
 } rules[] = {
 #define LAUNCH_INTERRUPTED "the launch was interrupted before the command ran"
-#define LAUNCH_REBOOTED	   "the host was rebooted before the command ran"
-#define NO_SUCH_STATE	   "the record names a state that this version does not know"
+#define NO_SUCH_STATE      "the record names a state that this version does not know"
 	{NO_ENTRY, "y***", WIRE_S_STARTING, "", ""},
-	{NO_ENTRY, "ny**", WIRE_S_FAILED, "launch", LAUNCH_INTERRUPTED},
-	{NO_ENTRY, "nn**", WIRE_S_FAILED, "launch", LAUNCH_REBOOTED},
+	{NO_ENTRY, "n***", WIRE_S_FAILED, "launch", LAUNCH_INTERRUPTED},
 	{WIRE_S_STARTING, "y***", WIRE_S_STARTING, "", ""},
 	{WIRE_S_STARTING, "ny**", WIRE_S_FAILED, "launch", LAUNCH_INTERRUPTED},
-	{WIRE_S_STARTING, "nn**", WIRE_S_FAILED, "launch", LAUNCH_REBOOTED},
+	{WIRE_S_STARTING, "nn**", WIRE_S_UNKNOWN, "",
+	 "host rebooted"}, /* not synced: it may have run */
+	{AT_EXEC, "y***", WIRE_S_STARTING, "", ""},
+	{AT_EXEC, "nyy*", WIRE_S_UNKNOWN, "", "supervisor gone"},
+	{AT_EXEC, "nynn", WIRE_S_UNKNOWN, "", "supervisor gone"},
+	{AT_EXEC, "nyny", WIRE_S_UNKNOWN, "", "sandbox replaced"},
+	{AT_EXEC, "nn**", WIRE_S_UNKNOWN, "", "host rebooted"},
 	{WIRE_S_RUNNING, "y***", WIRE_S_RUNNING, "", ""},
 	{WIRE_S_RUNNING, "nyy*", WIRE_S_UNKNOWN, "", "supervisor gone"},
 	{WIRE_S_RUNNING, "nynn", WIRE_S_UNKNOWN, "", "supervisor gone"},
@@ -123,6 +131,7 @@ TEST(rules_without_an_end)
 				evaluate(&f);
 				ASSERT_EQ(st.state, rules[i].want);
 				ASSERT(!st.sealed && !st.has_exit_code && !st.has_signal);
+				ASSERT_EQ(st.stage.n, 0);
 				ASSERT_EQ(st.finished_ms, 0);
 				ASSERT_MEMEQ(st.phase.p ? (const char *)st.phase.p : "", st.phase.n,
 					     rules[i].phase, strlen(rules[i].phase));
@@ -141,7 +150,8 @@ TEST(rules_without_an_end)
 
 TEST(every_combination_has_one_rule)
 {
-	static const int states[] = {NO_ENTRY, WIRE_S_STARTING, WIRE_S_RUNNING, 42, NO_KEY};
+	static const int states[] = {NO_ENTRY, WIRE_S_STARTING, WIRE_S_RUNNING,
+				     42,       NO_KEY,          AT_EXEC};
 
 	for (size_t s = 0; s < sizeof(states) / sizeof(states[0]); s++) {
 		for (unsigned bits = 0; bits < 16; bits++) {
@@ -157,7 +167,8 @@ TEST(every_combination_has_one_rule)
 /* The seal is the truth, whatever the lock and the machine say, and whatever STATE came before. */
 TEST(an_end_is_the_truth)
 {
-	static const int before[] = {NO_ENTRY, WIRE_S_STARTING, WIRE_S_RUNNING, 42, NO_KEY};
+	static const int before[] = {NO_ENTRY, WIRE_S_STARTING, WIRE_S_RUNNING,
+				     42,       NO_KEY,          AT_EXEC};
 
 	for (int end = -3; end <= 11; end++) {
 		bool terminal = end >= WIRE_S_EXITED && end <= WIRE_S_FAILED;
@@ -368,8 +379,8 @@ TEST(malformed_values_are_left_out)
 	wire_w_bytes(&end_w, JK_ERR_HASH, "0123456789abcde", 15);
 	wire_w_bytes(&end_w, JK_LIMIT_HIT, "", 0);
 	wire_w_bytes(&end_w, JK_LIMIT_HIT, "pids", 4);
-	wire_w_bytes(&end_w, JK_LIMIT_HIT, "pids\0\1\0\0\0\0\0\0", 12);	  /* 7 bytes */
-	wire_w_bytes(&end_w, JK_LIMIT_HIT, "\0\1\0\0\0\0\0\0\0", 9);	  /* no name */
+	wire_w_bytes(&end_w, JK_LIMIT_HIT, "pids\0\1\0\0\0\0\0\0", 12);   /* 7 bytes */
+	wire_w_bytes(&end_w, JK_LIMIT_HIT, "\0\1\0\0\0\0\0\0\0", 9);      /* no name */
 	wire_w_bytes(&end_w, JK_LIMIT_HIT, "a\nb\0\1\0\0\0\0\0\0\0", 12); /* a line break */
 	wire_w_bytes(&end_w, JK_LIMIT_HIT, "ok\0\2\0\0\0\0\0\0\0", 11);
 	evaluate(&gone);

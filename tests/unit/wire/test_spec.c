@@ -6,7 +6,7 @@
 
 #include "bytes.h"
 
-#define HEX64	  "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define HEX64     "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define YEARS_100 (INT64_C(100) * 365 * 24 * 3600 * 1000)
 
 static uint8_t buf[65536];
@@ -77,13 +77,13 @@ TEST(known_answer)
 TEST(known_keys)
 {
 	static const int keys[] = {
-		SK_ID,		SK_KIND,       SK_MODE,	      SK_ARG,	       SK_ENV,
-		SK_ENV_NAME,	SK_RECORD_ENV, SK_WORKDIR,    SK_INPUT_KIND,   SK_INPUT_PATH,
-		SK_INPUT_LEN,	SK_TREE,       SK_LAYER,      SK_INSTALL,      SK_STARTUP_MS,
-		SK_TIMEOUT_MS,	SK_GRACE_MS,   SK_MEMORY,     SK_PIDS,	       SK_CPUS_MILLI,
+		SK_ID,          SK_KIND,       SK_MODE,       SK_ARG,          SK_ENV,
+		SK_ENV_NAME,    SK_RECORD_ENV, SK_WORKDIR,    SK_INPUT_KIND,   SK_INPUT_PATH,
+		SK_INPUT_LEN,   SK_TREE,       SK_LAYER,      SK_INSTALL,      SK_STARTUP_MS,
+		SK_TIMEOUT_MS,  SK_GRACE_MS,   SK_MEMORY,     SK_PIDS,         SK_CPUS_MILLI,
 		SK_CPU_TIME_MS, SK_FILE_SIZE,  SK_OPEN_FILES, SK_OUTPUT_LIMIT, SK_DURABLE,
-		SK_SALT,	SK_PART,       SK_TTY_COLS,   SK_TTY_ROWS,     SK_STDIN_OPEN,
-		SK_DETACH_MS,	SK_FROM,
+		SK_SALT,        SK_PART,       SK_TTY_COLS,   SK_TTY_ROWS,     SK_STDIN_OPEN,
+		SK_DETACH_MS,   SK_FROM,
 	};
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
@@ -219,7 +219,7 @@ TEST(ids)
 {
 	char id[SPEC_ID_MAX + 2];
 	static const char *const good[] = {"a", "0", "A.b_c-D", "9..", "x-", "Z_"};
-	static const char *const bad[] = {"",	 ".",	"..",  "-a",	   "_a",    ".a",
+	static const char *const bad[] = {"",    ".",   "..",  "-a",       "_a",    ".a",
 					  "a/b", "a b", "a\n", "\xc3\xa9", "a\xff", "a:b"};
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
@@ -442,13 +442,13 @@ TEST(input_paths)
 		const char *path;
 		bool good;
 	} cases[] = {
-		{"x", true},	      {"a/b", true},	      {"..data/x", true},
-		{"...", true},	      {"a/../b", true},	      {"./x", true},
-		{"a//b", true},	      {".x", true},	      {"a/..b", true},
-		{"a/b../c", true},    {"\xff", true},	      {"a\nb", true},
-		{"/x", false},	      {"..", false},	      {"../x", false},
-		{"a/../../b", false}, {"a/..", false},	      {".", false},
-		{"a/.", false},	      {"a/", false},	      {"", false},
+		{"x", true},          {"a/b", true},          {"..data/x", true},
+		{"...", true},        {"a/../b", true},       {"./x", true},
+		{"a//b", true},       {".x", true},           {"a/..b", true},
+		{"a/b../c", true},    {"\xff", true},         {"a\nb", true},
+		{"/x", false},        {"..", false},          {"../x", false},
+		{"a/../../b", false}, {"a/..", false},        {".", false},
+		{"a/.", false},       {"a/", false},          {"", false},
 		{"./../x", false},    {"a/./../../x", false}, {"//", false},
 		{"a//../..", false},
 	};
@@ -469,10 +469,10 @@ TEST(input_paths)
 
 TEST(paths_inside)
 {
-	static const char *const in[] = {".",	   "a",	  "a/",	       "a/..", "a/../b", "..data",
-					 "..a/..", "...", "a/b/../..", "./.",  "a//b",	 ".../.."};
-	static const char *const out[] = {"",	       "/",	"/a",	       "..",
-					  "../",       "../a",	"a/../..",     "./..",
+	static const char *const in[] = {".",      "a",   "a/",        "a/..", "a/../b", "..data",
+					 "..a/..", "...", "a/b/../..", "./.",  "a//b",   ".../.."};
+	static const char *const out[] = {"",          "/",     "/a",          "..",
+					  "../",       "../a",  "a/../..",     "./..",
 					  "a/../../a", ".//..", "a/../b/../.."};
 
 	for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); i++)
