@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+# sandbox start, stop, destroy, info, ls; doctor.
+load helper
+
+@test "start, info, stop, destroy" {
+    code 3 berth sandbox info --json
+    is "$output" '.error.type == "not_found"'
+    code 0 berth sandbox start --json
+    is "$output" '.provider == "local" and .name == "t" and .status == "running" and (.sandboxId | length > 0)'
+    is "$output" '.isolation == "none" and .ports == {} and .recordsProtected == false'
+    is "$output" '.containment == "subreaper" and (.createdAt | test("^[0-9T:.-]+Z$"))'
+    id=$(jq -r .sandboxId <<<"$output")
+    code 0 berth sandbox start --json
+    is "$output" ".sandboxId == \"$id\""
+    code 0 berth sandbox info --json
+    is "$output" ".sandboxId == \"$id\" and .status == \"running\""
+    code 0 berth sandbox stop --json
+    is "$output" '.status == "stopped"'
+    code 0 berth sandbox stop
+    code 0 berth sandbox start --json
+    is "$output" ".sandboxId == \"$id\" and .status == \"running\""
+    code 0 berth sandbox destroy --json
+    is "$output" '.state == "destroyed" and .attempts >= 0 and (has("message") | not)'
+    code 0 berth sandbox destroy --attempts 1 --delay 0 --json
+    is "$output" '.state == "destroyed"'
+    code 3 berth sandbox info
+    code 3 berth sandbox stop
+}
+
+@test "ls" {
+    code 0 berth sandbox ls --json
+    same "$output" ''
+    code 0 berth sandbox start
+    code 0 berth sandbox start -s 'local:u?isolation=none'
+    code 0 berth sandbox ls --json
+    same "$(jq -r .name <<<"$output" | sort | tr '\n' ' ')" 't u '
+    is "$output" '.provider == "local" and .status == "running"'
+    code 0 berth sandbox ls
+    has "$output" local:u
+    code 0 berth sandbox destroy -s local:u
+}
+
+@test "stop ends what runs, as cancelled by the sandbox" {
+    started a "$waiting"
+    code 0 berth sandbox stop
+    code 0 berth sandbox start
+    is "$(berth status a --json)" '.state == "cancelled" and .message == "sandbox stopped"'
+    same "$(berth logs a)" ready
+}
+
+@test "verbs that ask start nothing" {
+    for verb in 'status a' 'logs a' 'wait a' 'cancel a' 'rm a' ps prune 'sandbox info'; do
+        # shellcheck disable=SC2086
+        code 3 berth $verb
+    done
+    code 0 berth sandbox ls
+    same "$output" ''
+    [ ! -e "$BERTH_STATE/local/t" ]
+}
+
+@test "--state, and BERTH_SANDBOX" {
+    code 0 berth sandbox start --state "$BATS_TEST_TMPDIR/other"
+    code 3 berth sandbox info
+    code 0 berth sandbox info --state="$BATS_TEST_TMPDIR/other"
+    BERTH_STATE=$BATS_TEST_TMPDIR/other BERTH_SANDBOX=local:t code 0 berth sandbox info
+    code 0 berth sandbox destroy --state "$BATS_TEST_TMPDIR/other"
+    unset BERTH_STATE
+    XDG_STATE_HOME=$BATS_TEST_TMPDIR/xdg code 0 berth sandbox start
+    [ -d "$BATS_TEST_TMPDIR/xdg/berth" ]
+    XDG_STATE_HOME=$BATS_TEST_TMPDIR/xdg code 0 berth sandbox destroy
+}
+
+@test "--remote-dir: relative to the home, and its executions are its own" {
+    code 0 berth run art --id a --remote-dir other -- true
+    code 3 berth status a
+    code 0 berth status a --remote-dir other
+    code 0 berth exec -- test -d other/x/a
+}
+
+@test "doctor" {
+    code 0 berth doctor
+    [ -n "$output" ]
+    code 0 berth doctor --json
+    is "$output" '(.checks | length > 0) and (.ok | type == "boolean")'
+    is "$output" '.checks | all(has("name") and has("ok") and has("detail"))'
+}
