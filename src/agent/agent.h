@@ -30,6 +30,8 @@ enum agent_level { LEVEL_PIDNS = 1, LEVEL_CGROUP = 2, LEVEL_SUBREAPER = 3 };
 /* One page shared by init and all its children. */
 struct agent_shared {
 	atomic_int stopping;		/* STOP has begun: a LAUNCH that sees it after its rename gives up */
+	atomic_int execs;		/* commands that EXEC runs now */
+	atomic_int pidns;		/* 0 not tried yet, 1 can be made, 2 with a user namespace, -1 cannot (tree.c) */
 };
 
 /* The facts, set once by init before the first fork and never changed afterwards. */
@@ -182,7 +184,8 @@ int record_held(int jfd);
 /* The environment of what runs here: PATH HOME USER TMPDIR LANG, the sandbox's own, then the fields of key `key` in p, n
  * ("K=V", later wins); NULL-terminated, in the arena. tmpdir NULL: "/tmp". NULL: ENOMEM. */
 char **env_make(struct arena *a, const void *p, size_t n, uint16_t key);
-/* argv from the repeated fields of key `key`, NULL-terminated, in the arena. NULL: ENOMEM. */
+/* argv from the repeated fields of key `key`, NULL-terminated, in the arena, with one spare slot before argv[0] (spawn.h wants it; an
+ * argv made by hand for tree_run needs one too). NULL: ENOMEM. */
 char **argv_make(struct arena *a, const void *p, size_t n, uint16_t key);
 
 #endif

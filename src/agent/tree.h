@@ -8,6 +8,24 @@
 
 #include "agent/agent.h"
 
+/* How the process that owns a tree is kept together with it. */
+struct tree_level {
+	int level;		/* enum agent_level */
+	bool own_mnt, in_userns;
+};
+
+/*
+ * Forks the owner of a tree at the best level: returns 0 in the child (namespaces made, propagation private, /proc its own), the pid in the
+ * parent, -1 and errno. sibling: the child becomes a child of init (or whoever our parent is), not ours. have_kill: a v2 group to
+ * kill exists, so LEVEL_CGROUP is better than LEVEL_SUBREAPER. At these two levels the child is an ordinary process that still has to become a
+ * subreaper.
+ */
+pid_t tree_fork(bool sibling, bool have_kill, struct tree_level *ret);
+/* The same without namespaces. */
+pid_t tree_fork_plain(bool sibling, bool have_kill, struct tree_level *ret);
+/* True when PID and mount namespaces can be made here (found out once per init). */
+bool tree_have_pidns(void);
+
 struct tree_cmd {
 	char *const *argv;
 	char *const *envp;

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* limits.h: what an execution may use: rlimits, a control group where one is needed, and the kernel's own bounds. */
+#ifndef AGENT_LIMITS_H
+#define AGENT_LIMITS_H
+
+#include "agent/agent.h"
+#include "agent/spawn.h"
+
+/* The group of one execution (cgroup.c). All fds -1 and n = 0 when there is none. */
+struct group {
+	bool any;
+	bool v2;
+	char name[64];			/* its directory's name under the agent's own group, in every hierarchy */
+	int procs[SPAWN_GROUPS_MAX];	/* cgroup.procs, for the child to enter */
+	size_t n;
+	int memory, pids, cpuacct;	/* directory fds */
+	int kill;			/* the file cgroup.kill of a v2 directory */
+	int oom;			/* readable (eventfd) or POLLPRI (memory.events) when the memory limit was hit */
+};
+
+/* Makes the group that s needs, when it needs one (memory, pids, cpus; cpu time where there can be one). want_kill: a v2 directory for
+ * LEVEL_CGROUP. 0 (ret->any says whether there is one), or -1 and *f naming the limit that cannot be enforced. */
+int group_make(const struct spec *s, bool want_kill, struct group *ret, struct agent_fail *f);
+void group_close(struct group *g);
+/* Removes the directories (empty by now). */
+void group_remove(struct group *g);
+/* How often the kernel's OOM killer ended something in it, how often a fork was refused, µs of CPU used (-1: not known). */
+int64_t group_oom_kills(const struct group *g);
+int64_t group_pids_hits(const struct group *g);
+int64_t group_cpu_us(const struct group *g, int64_t *ret_user, int64_t *ret_system);
+
+/* rlimits of s for the worker. */
+void limits_fill(const struct spec *s, const struct group *g, struct spawn *sp);
+/* The kernel's bounds on argv and envp: 0, or -1 and *f naming what is too large. */
+int limits_exec(char *const *argv, char *const *envp, struct agent_fail *f);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * spawn.c: starts one command.
+ *
+ * The child shares the memory of this process until it has executed the command (as vfork does), so nothing is copied and the
+ * reason of a failure is simply written where the parent reads it. Invariants: between clone and execve the child makes system
+ * calls only and writes to its stack and to *s->report alone; close_range is its last step; it never returns.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/spawn.h"
+
+#define CHILD_STACK 32768
+
+struct child {
+	const struct spawn *s;
+	const char *stage;	/* set before each step; NULL once execve is the only thing left to fail */
+	int err;
+	bool blocked;		/* some candidate existed but could not be executed */
+};
+
+void fds_keep(const int *keep, size_t n)
+{
+	unsigned from = 3;
+
+	for (;;) {
+		unsigned next = ~0u;
+
+		for (size_t i = 0; i < n; i++) {
+			if (keep[i] >= (int)from && (unsigned)keep[i] < next)
+				next = (unsigned)keep[i];
+		}
+		if (next > from)
+			syscall(SYS_close_range, from, next == ~0u ? ~0u : next - 1, 0);
+		if (next == ~0u)
+			return;
+		from = next + 1;
+	}
+}
+
+void signals_default(void)
+{
+	struct sigaction sa = {.sa_handler = SIG_DFL};
+	sigset_t none;
+
+	sigaction(SIGPIPE, &sa, NULL);
+	sigaction(SIGXFSZ, &sa, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+void signals_agent(void)
+{
+	struct sigaction sa = {.sa_handler = SIG_DFL};
+	sigset_t none;
+
+	for (int i = 1; i < NSIG; i++)
+		sigaction(i, &sa, NULL);
+	sa.sa_handler = SIG_IGN;
+	sigaction(SIGPIPE, &sa, NULL);
+	sigaction(SIGXFSZ, &sa, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static const char *env_path(char **envp)
+{
+	for (; *envp; envp++) {
+		if (strncmp(*envp, "PATH=", 5) == 0)
+			return *envp + 5;
+	}
+	return "/usr/local/bin:/bin:/usr/bin";
+}
+
+/* execvp's rule for a file without a magic number: the shell reads it. */
+static void try_exec(struct child *c, char *path)
+{
+	char **argv = c->s->argv, *first = argv[0];
+
+	execve(path, argv, c->s->envp);
+	if (errno != ENOEXEC)
+		return;
+	argv[-1] = (char *)(uintptr_t)"sh";
+	argv[0] = path;
+	execve("/bin/sh", argv - 1, c->s->envp);
+	argv[0] = first;
+	errno = ENOEXEC;
+}
+
+/* Errors that mean "not here, look on". */
+static bool look_on(int err)
+{
+	return err == ENOENT || err == ENOTDIR || err == EACCES || err == ESTALE || err == ENODEV || err == ETIMEDOUT;
+}
+
+static void exec_lookup(struct child *c)
+{
+	const char *name = c->s->argv[0], *path = env_path(c->s->envp);
+	char full[AGENT_PATH_MAX];
+	int err = ENOENT;
+
+	if (strchr(name, '/')) {
+		try_exec(c, c->s->argv[0]);
+		c->err = errno;
+		return;
+	}
+	for (bool more = true; more;) {
+		const char *end = strchr(path, ':');
+		size_t n = end ? (size_t)(end - path) : strlen(path);
+
+		if (n + strlen(name) + 2 <= sizeof(full)) {
+			fmt(full, sizeof(full), "%.*s%s%s", (int)n, path, n ? "/" : "", name);
+			try_exec(c, full);
+			if (errno == EACCES)
+				err = EACCES;
+			else if (!look_on(errno)) {
+				err = errno;
+				break;
+			}
+		}
+		more = end != NULL;
+		path = end + 1;
+	}
+	c->err = err;
+}
+
+static int enter(struct child *c)
+{
+	const struct spawn *s = c->s;
+
+	setsid();
+	c->stage = "group";
+	for (size_t i = 0; i < s->n_groups; i++) {
+		if (write(s->groups[i], "0", 1) != 1)
+			return -1;
+	}
+	c->stage = "workdir";
+	if (fchdir(s->cwdfd) < 0)
+		return -1;
+	c->stage = "stdio";
+	if (dup2(s->in, 0) < 0 || dup2(s->out, 1) < 0 || dup2(s->err, 2) < 0)
+		return -1;
+	if (s->tty && ioctl(0, TIOCSCTTY, 0) < 0)
+		return -1;
+	c->stage = "limits";
+	for (size_t i = 0; i < s->n_rlimits; i++) {
+		if (setrlimit(s->rlimits[i].resource, &s->rlimits[i].value) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int child_main(void *arg)
+{
+	struct child *c = arg;
+
+	if (enter(c) < 0) {
+		c->err = errno;
+		_exit(127);
+	}
+	signals_default();
+	c->stage = "exec";
+	syscall(SYS_close_range, 3u, ~0u, 0u);
+	exec_lookup(c);
+	_exit(127);
+}
+
+static int exec_failed(const struct spawn *s, int err, struct agent_fail *f)
+{
+	const char *name = s->argv[0];
+
+	if (err == ENOENT && strchr(name, '/') && faccessat(s->cwdfd, name, F_OK, 0) == 0)
+		return fail(f, WIRE_E_NOT_FOUND, "exec", err, "cannot run \"%s\": its interpreter does not exist", name);
+	if (err == ENOENT && !strchr(name, '/'))
+		return fail(f, WIRE_E_NOT_FOUND, "exec", err, "cannot run \"%s\": no such command in PATH", name);
+	return fail(f, err == ENOENT ? WIRE_E_NOT_FOUND : WIRE_E_PERM, "exec", err, "cannot run \"%s\": %m", name);
+}
+
+pid_t spawn(const struct spawn *s, struct agent_fail *f)
+{
+	char stack[CHILD_STACK] __attribute__((aligned(16)));
+	struct child c = {.s = s};
+	sigset_t all, old;
+	pid_t pid;
+	int err;
+
+	/* A signal that reached a handlerless child before its execve could end it; one for us must not run there. */
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &old);
+	pid = clone(child_main, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, &c);
+	err = errno;
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	if (pid < 0)
+		return fail(f, WIRE_E_UNAVAILABLE, "fork", err, "cannot make a process: %m");
+	if (!c.err)
+		return pid;
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	if (strcmp(c.stage, "exec") == 0)
+		return exec_failed(s, c.err, f);
+	return fail(f, WIRE_E_IO, c.stage, c.err, "cannot start \"%s\": %s: %m", s->argv[0], c.stage);
+}

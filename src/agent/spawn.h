@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * spawn.h: starting one command in this process' own tree.
+ */
+#ifndef AGENT_SPAWN_H
+#define AGENT_SPAWN_H
+
+#include <sys/resource.h>
+
+#include "agent/agent.h"
+
+#define SPAWN_GROUPS_MAX 6
+#define SPAWN_RLIMITS_MAX 4
+
+struct spawn_rlimit {
+	int resource;
+	struct rlimit value;
+};
+
+struct spawn {
+	char **argv;			/* from argv_make(): there is a spare slot before argv[0] (for `sh FILE` on ENOEXEC) */
+	char **envp;
+	int cwdfd;			/* directory to start in */
+	int in, out, err;		/* become 0, 1, 2; all >= 3 */
+	bool tty;			/* in is a terminal: make it the controlling one */
+	int groups[SPAWN_GROUPS_MAX];	/* fds of cgroup.procs files to enter */
+	size_t n_groups;
+	struct spawn_rlimit rlimits[SPAWN_RLIMITS_MAX];
+	size_t n_rlimits;
+};
+
+/* The pid, once the command has been executed; -1 and *f (stage "fork" "group" "limits" "workdir" "exec", errno) when it could not be. The
+ * command is looked up as execvp does, with envp's PATH, from cwdfd. Nothing but 0, 1, 2 is handed over. */
+pid_t spawn(const struct spawn *s, struct agent_fail *f);
+
+/* Closes every fd from 3 up but these (n of them, any order, -1 allowed). */
+void fds_keep(const int *keep, size_t n);
+/* Undoes what the agent does to signals: for every process that is about to execute something else. */
+void signals_default(void);
+/* SIGPIPE and SIGXFSZ ignored, everything else at its default, nothing blocked. */
+void signals_agent(void);
+
+#endif

@@ -1,0 +1,926 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * super.c: the supervisor: a table of states and events over one epoll loop.
+ *
+ * Invariants: the cause is fixed by the first event that decides it; before any other event decides, what has already ended is reaped, so
+ * a cancel that comes after an exit finds an exit. TERMINAL is written once, when nothing of the tree is alive and the pipes have
+ * been emptied; the lock falls before anyone is told. Nothing here waits except in epoll_wait.
+ *
+ * It does not speak frames (control.c) and does not know how bytes are kept (output.c).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/sendfile.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/conn.h"
+#include "agent/record.h"
+#include "agent/super.h"
+#include "agent/sweep.h"
+
+#define PUMP_MAX	(1u << 20)	/* bytes of one stream between two looks at everything else */
+#define IDLE_MS		100		/* buffers are given back when nothing has come for so long */
+#define SWEEP_AGAIN_MS	10		/* a tree that a KILL did not empty is swept again */
+
+static const char *level_name(int level)
+{
+	return level == LEVEL_PIDNS ? "pidns" : level == LEVEL_CGROUP ? "cgroup" : "subreaper";
+}
+
+/* ---- the journal ---------------------------------------------------------------------------------------- */
+
+static void append(const struct launch *l, size_t at, uint32_t type, const void *p, size_t n)
+{
+	uint8_t entry[4096];
+	size_t len = journal_entry(entry, sizeof(entry), type, p, n);
+
+	/* Into bytes that exist: no full disk can stop this. */
+	while (len && pwrite(l->jfd, entry, len, (off_t)at) < 0 && errno == EINTR)
+		;
+}
+
+static void write_running(struct super *s)
+{
+	struct wire_w w;
+
+	wire_w_init(&w, s->state_entry, sizeof(s->state_entry));
+	wire_w_int(&w, JK_STATE, WIRE_S_RUNNING);
+	wire_w_int(&w, JK_TIME_MS, s->started_ms);
+	wire_w_int(&w, JK_STARTED_MS, s->started_ms);
+	wire_w_str(&w, JK_CONTAINMENT, level_name(s->l->level));
+	wire_w_str(&w, JK_VIEW, s->view.level);
+	s->state_len = w.len;
+	append(s->l, s->l->jend, JOURNAL_STATE, s->state_entry, s->state_len);
+	s->l->jend += journal_entry_size(s->state_len);
+}
+
+static void put_status(struct wire_w *w, const struct super *s)
+{
+	if (!s->main_done)
+		return;
+	if (WIFEXITED(s->status))
+		wire_w_int(w, JK_EXIT_CODE, WEXITSTATUS(s->status));
+	else if (WIFSIGNALED(s->status))
+		wire_w_int(w, JK_SIGNAL, WTERMSIG(s->status));
+}
+
+static void put_stream(struct wire_w *w, const struct output *o)
+{
+	bool err = o->stream == WIRE_STDERR;
+	uint8_t hash[16], gap[16];
+
+	wire_w_int(w, err ? JK_ERR_LEN : JK_OUT_LEN, (int64_t)o->len);
+	output_hash(o, hash);
+	wire_w_bytes(w, err ? JK_ERR_HASH : JK_OUT_HASH, hash, sizeof(hash));
+	/* An empty gap still says where the ring begins. */
+	if (!o->ringed && o->gap_from == o->gap_to)
+		return;
+	wire_put_u64(gap, o->gap_from);
+	wire_put_u64(gap + 8, o->gap_to);
+	wire_w_bytes(w, err ? JK_ERR_GAP : JK_OUT_GAP, gap, sizeof(gap));
+}
+
+static int64_t tv_ms(struct timeval tv)
+{
+	return (int64_t)tv.tv_sec * 1000 + tv.tv_usec / 1000;
+}
+
+static void put_usage(struct wire_w *w, const struct super *s)
+{
+	struct rusage ru;
+	int64_t user, system;
+
+	getrusage(RUSAGE_CHILDREN, &ru);
+	user = tv_ms(ru.ru_utime);
+	system = tv_ms(ru.ru_stime);
+	if (s->l->group.any && group_cpu_us(&s->l->group, &user, &system) >= 0) {
+		user /= 1000;
+		system /= 1000;
+	}
+	wire_w_int(w, JK_USER_MS, user);
+	wire_w_int(w, JK_SYSTEM_MS, system);
+	wire_w_int(w, JK_MAX_RSS, (int64_t)ru.ru_maxrss * 1024);
+}
+
+static void put_hits(struct wire_w *w, const struct super *s)
+{
+	int64_t hits = s->l->group.any ? group_pids_hits(&s->l->group) : 0;
+	uint8_t v[5 + 8] = "pids";
+
+	if (hits <= 0)
+		return;
+	wire_put_u64(v + 5, (uint64_t)hits);
+	wire_w_bytes(w, JK_LIMIT_HIT, v, sizeof(v));
+}
+
+/* A main process that a limit of ours ended by itself: RLIMIT_CPU by SIGXCPU or, ignored, by SIGKILL; RLIMIT_FSIZE by SIGXFSZ. */
+static void resource_from_signal(struct super *s)
+{
+	const struct spec *sp = &s->l->spec;
+	int sig = s->main_done && WIFSIGNALED(s->status) ? WTERMSIG(s->status) : 0;
+	int64_t used = tv_ms(s->main_usage.ru_utime) + tv_ms(s->main_usage.ru_stime);
+
+	if (sp->cpu_time_ms && (sig == SIGXCPU || (sig == SIGKILL && used + 50 >= (sp->cpu_time_ms + 999) / 1000 * 1000))) {
+		s->resource = "cpu";
+		s->resource_limit = sp->cpu_time_ms;
+	} else if (sp->file_size && sig == SIGXFSZ) {
+		s->resource = "file_size";
+		s->resource_limit = sp->file_size;
+	} else {
+		return;
+	}
+	s->cause = CAUSE_LIMIT;
+}
+
+static void put_cause(struct wire_w *w, const struct super *s)
+{
+	switch (s->cause) {
+	case CAUSE_CANCEL:
+		wire_w_int(w, JK_STATE, WIRE_S_CANCELLED);
+		wire_w_str(w, JK_MESSAGE, s->message);
+		break;
+	case CAUSE_STARTUP:
+	case CAUSE_TIMEOUT:
+		wire_w_int(w, JK_STATE, WIRE_S_TIMED_OUT);
+		wire_w_str(w, JK_PHASE, s->cause == CAUSE_STARTUP ? "startup" : "execution");
+		break;
+	case CAUSE_LIMIT:
+		wire_w_int(w, JK_STATE, WIRE_S_RESOURCE_EXHAUSTED);
+		wire_w_str(w, JK_RESOURCE, s->resource);
+		wire_w_int(w, JK_LIMIT, s->resource_limit);
+		break;
+	case CAUSE_FAILED:
+		wire_w_int(w, JK_STATE, WIRE_S_FAILED);
+		wire_w_str(w, JK_PHASE, "launch");
+		wire_w_str(w, JK_MESSAGE, s->fail.message);
+		wire_w_str(w, JK_STAGE, s->fail.stage);
+		if (s->fail.err)
+			wire_w_int(w, JK_ERRNO, s->fail.err);
+		break;
+	default:
+		wire_w_int(w, JK_STATE, WIRE_S_EXITED);
+	}
+}
+
+static void write_terminal(struct super *s)
+{
+	struct wire_w w;
+
+	if (s->cause == CAUSE_EXIT)
+		resource_from_signal(s);
+	wire_w_init(&w, s->terminal_entry, sizeof(s->terminal_entry));
+	put_cause(&w, s);
+	put_status(&w, s);
+	wire_w_int(&w, JK_TIME_MS, wall_ms());
+	if (s->started_ms)
+		wire_w_int(&w, JK_STARTED_MS, s->started_ms);
+	wire_w_str(&w, JK_CONTAINMENT, level_name(s->l->level));
+	wire_w_str(&w, JK_VIEW, s->view.level);
+	if (s->started_ms)
+		put_usage(&w, s);
+	put_hits(&w, s);
+	put_stream(&w, &s->out[0]);
+	put_stream(&w, &s->out[1]);
+	s->terminal_len = w.len;
+	append(s->l, s->l->jend, JOURNAL_TERMINAL, s->terminal_entry, s->terminal_len);
+	if (s->l->spec.durable)
+		fdatasync(s->l->jfd);
+}
+
+void super_seal_failed(const struct launch *l, const struct agent_fail *f)
+{
+	uint8_t payload[1024];
+	struct wire_w w;
+
+	wire_w_init(&w, payload, sizeof(payload));
+	wire_w_int(&w, JK_STATE, WIRE_S_FAILED);
+	wire_w_str(&w, JK_PHASE, "launch");
+	wire_w_str(&w, JK_MESSAGE, f->message);
+	wire_w_str(&w, JK_STAGE, f->stage);
+	if (f->err)
+		wire_w_int(&w, JK_ERRNO, f->err);
+	wire_w_int(&w, JK_TIME_MS, wall_ms());
+	append(l, l->jend, JOURNAL_TERMINAL, payload, w.len);
+	if (l->spec.durable)
+		fdatasync(l->jfd);
+}
+
+/* ---- ending the tree ------------------------------------------------------------------------------------ */
+
+static int kill_fd(const struct super *s)
+{
+	return s->l->level == LEVEL_CGROUP ? s->l->group.kill : -1;
+}
+
+/* Nothing may be alive below us when a tree is empty, and nobody is left to be told twice. */
+static void saw(void *ctx, pid_t pid, int status, const struct rusage *ru)
+{
+	struct super *s = ctx;
+
+	if (pid == s->main) {
+		s->main_done = true;
+		s->main = 0;
+		s->status = status;
+		s->main_usage = *ru;
+	} else if (pid == s->copier) {
+		s->copier_done = true;
+		s->copier = 0;
+		s->copier_status = status;
+	}
+}
+
+static void copier_ended(struct super *s);
+
+void super_reap(struct super *s)
+{
+	bool had_main = s->main > 0, had_copier = s->copier > 0;
+
+	s->empty = tree_reap(saw, s);
+	if (had_copier && s->copier_done)
+		copier_ended(s);
+	if (had_main && s->main_done)
+		super_raise(s, EV_EXIT);
+	if (s->empty && s->state == ST_STOPPING)
+		super_raise(s, EV_EMPTY);
+}
+
+static void kill_tree(struct super *s)
+{
+	s->killed = true;
+	s->grace_due = 0;
+	tree_signal(s->l->level, kill_fd(s), SIGKILL);
+	s->sweep_due = now_ms() + SWEEP_AGAIN_MS;
+}
+
+/* The whole tree: TERM, and KILL after the grace. */
+static void stop_tree(struct super *s, int64_t grace)
+{
+	if (grace <= 0) {
+		kill_tree(s);
+		return;
+	}
+	s->grace_due = now_ms() + grace;
+	tree_signal(s->l->level, kill_fd(s), SIGTERM);
+}
+
+/* ---- launching ------------------------------------------------------------------------------------------ */
+
+static int open_workdir(struct super *s, struct agent_fail *f)
+{
+	/* The kernel's struct open_how; RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS: a workdir stays inside its view. */
+	struct { uint64_t flags, mode, resolve; } how = {O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0x08 | 0x02};
+	char path[AGENT_PATH_MAX];
+	struct wire_slice w = s->l->spec.workdir;
+	int fd;
+
+	if (!slice_str(w, path, sizeof(path)))
+		return fail(f, WIRE_E_INVALID, "workdir", ENAMETOOLONG, "the working directory's path is too long");
+	if (!path[0])
+		fmt(path, sizeof(path), ".");
+	if (s->session)
+		fd = openat(s->view.rootfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	else
+		fd = (int)syscall(SYS_openat2, s->view.rootfd, path, &how, sizeof(how));
+	if (fd < 0)
+		return fail(f, errno == ENOENT ? WIRE_E_NOT_FOUND : WIRE_E_IO, "workdir", errno,
+			    "working directory \"%s\": %m", path);
+	return fd;
+}
+
+/* Feeds the bounded input. Closed at its end: EOF comes at once after the bytes. */
+static void feed_file(struct super *s)
+{
+	ssize_t r;
+
+	do
+		r = sendfile(s->in, s->l->infd, NULL, 1u << 20);
+	while (r > 0 || (r < 0 && errno == EINTR));
+	if (r < 0 && errno == EAGAIN) {
+		if (!s->in_waits)
+			super_watch_fd(s, EPOLL_CTL_ADD, s->in, EPOLLOUT, super_tag(SRC_IN, 0));
+		s->in_waits = true;
+		return;
+	}
+	close(s->in);	/* done, or the worker has closed its end */
+	close(s->l->infd);
+	s->in = s->l->infd = -1;
+	s->in_waits = false;
+}
+
+struct stdio {
+	int in, out, err;	/* the worker's ends */
+};
+
+static int make_pipe(int *ret_read, int *ret_write, int nonblock_end, struct agent_fail *f)
+{
+	int fd[2];
+
+	if (pipe2(fd, O_CLOEXEC) < 0)
+		return fail(f, WIRE_E_UNAVAILABLE, "pipe", errno, "cannot make a pipe: %m");
+	fcntl(fd[nonblock_end], F_SETFL, O_NONBLOCK | (nonblock_end ? O_WRONLY : O_RDONLY));
+	*ret_read = fd[0];
+	*ret_write = fd[1];
+	return 0;
+}
+
+static int open_stdio(struct super *s, struct stdio *io, struct agent_fail *f)
+{
+	const struct spec *sp = &s->l->spec;
+
+	if (sp->tty_cols > 0 && sp->tty_rows > 0) {
+		if (session_pty(sp, &s->in, &io->in, f) < 0)
+			return -1;
+		s->tty = true;
+		s->out[0].pipe = fcntl(s->in, F_DUPFD_CLOEXEC, 3);
+		io->out = io->err = io->in;
+		return 0;
+	}
+	if (sp->input_kind == SPEC_INPUT_STDIN || sp->stdin_open) {
+		if (make_pipe(&io->in, &s->in, 1, f) < 0)
+			return -1;
+	} else {
+		io->in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		if (io->in < 0)
+			return fail(f, WIRE_E_IO, "stdio", errno, "/dev/null: %m");
+	}
+	if (make_pipe(&s->out[0].pipe, &io->out, 0, f) < 0)
+		return -1;
+	return make_pipe(&s->out[1].pipe, &io->err, 0, f);
+}
+
+static void close_stdio(struct stdio *io)
+{
+	if (io->err >= 0 && io->err != io->out)
+		close(io->err);
+	if (io->out >= 0 && io->out != io->in)
+		close(io->out);
+	if (io->in >= 0)
+		close(io->in);
+}
+
+static int start_command(struct super *s)
+{
+	struct stdio io = {-1, -1, -1};
+	struct spawn sp = {.argv = s->l->argv, .envp = s->l->envp};
+	int r = -1;
+
+	sp.cwdfd = open_workdir(s, &s->fail);
+	if (sp.cwdfd >= 0 && open_stdio(s, &io, &s->fail) == 0) {
+		sp.in = io.in;
+		sp.out = io.out;
+		sp.err = io.err;
+		sp.tty = s->tty;
+		limits_fill(&s->l->spec, &s->l->group, &sp);
+		if (s->l->infd >= 0 && s->in >= 0)
+			feed_file(s);
+		s->main = spawn(&sp, &s->fail);
+		r = s->main < 0 ? -1 : 0;
+	}
+	close_stdio(&io);
+	if (sp.cwdfd >= 0)
+		close(sp.cwdfd);
+	return r;
+}
+
+/* ---- actions -------------------------------------------------------------------------------------------- */
+
+static void ignore(struct super *s)
+{
+	(void)s;
+}
+
+static void spawn_main(struct super *s)
+{
+	if (start_command(s) < 0) {
+		s->main = 0;
+		super_raise(s, EV_BROKEN);
+	} else {
+		super_raise(s, EV_STARTED);
+	}
+}
+
+static void release_spec(struct super *s)
+{
+	struct arena *a = &s->l->mem;
+
+	/* argv and the environment are not needed again; the decoded numbers stay. */
+	arena_done(a);
+	s->l->argv = s->l->envp = NULL;
+}
+
+static void begin_running(struct super *s)
+{
+	const struct spec *sp = &s->l->spec;
+
+	s->started_ms = wall_ms();
+	s->startup_due = 0;
+	if (sp->timeout_ms)
+		s->timeout_due = now_ms() + sp->timeout_ms;
+	if (s->l->group.cpuacct >= 0 && sp->cpu_time_ms)
+		s->cpu_due = now_ms() + 10;
+	for (unsigned i = 0; i < 2; i++) {
+		if (s->out[i].pipe >= 0)
+			super_watch_fd(s, EPOLL_CTL_ADD, s->out[i].pipe, EPOLLIN, super_tag(SRC_OUT + i, 0));
+	}
+	if (s->l->group.oom >= 0)
+		super_watch_fd(s, EPOLL_CTL_ADD, s->l->group.oom, s->l->group.v2 ? EPOLLPRI : EPOLLIN, super_tag(SRC_OOM, 0));
+	write_running(s);
+	release_spec(s);
+	s->dirty = true;
+}
+
+static void broken(struct super *s)
+{
+	s->cause = CAUSE_FAILED;
+	s->startup_due = 0;
+	kill_tree(s);
+	super_reap(s);
+}
+
+static void abort_start(struct super *s, int cause)
+{
+	s->cause = cause;
+	s->startup_due = 0;
+	kill_tree(s);
+	super_reap(s);
+}
+
+static void cancel_start(struct super *s)
+{
+	s->message = s->ask_message;
+	abort_start(s, CAUSE_CANCEL);
+}
+
+static void startup_late(struct super *s)
+{
+	abort_start(s, CAUSE_STARTUP);
+}
+
+/* OOM in the group outranks the exit that it made. */
+static bool oom_was_first(struct super *s)
+{
+	if (!s->l->spec.memory || group_oom_kills(&s->l->group) <= 0)
+		return false;
+	s->cause = CAUSE_LIMIT;
+	s->resource = "memory";
+	s->resource_limit = s->l->spec.memory;
+	return true;
+}
+
+static void main_exited(struct super *s)
+{
+	s->timeout_due = s->cpu_due = 0;
+	if (!oom_was_first(s))
+		s->cause = CAUSE_EXIT;
+	if (s->session || s->empty)
+		super_raise(s, EV_EMPTY);
+	else
+		stop_tree(s, s->cause == CAUSE_LIMIT ? 0 : s->l->spec.grace_ms);
+}
+
+static void stop_for(struct super *s, int cause, int64_t grace)
+{
+	s->cause = cause;
+	s->timeout_due = s->cpu_due = 0;
+	stop_tree(s, grace);
+	super_reap(s);
+}
+
+static void cancel(struct super *s)
+{
+	s->message = s->ask_message;
+	stop_for(s, CAUSE_CANCEL, s->ask_grace);
+}
+
+static void timed_out(struct super *s)
+{
+	stop_for(s, CAUSE_TIMEOUT, s->l->spec.grace_ms);
+}
+
+static void limit_hit(struct super *s)
+{
+	stop_for(s, CAUSE_LIMIT, 0);
+}
+
+/* A second cancel can only shorten the grace. */
+static void hurry(struct super *s)
+{
+	int64_t due = now_ms() + s->ask_grace;
+
+	if (s->killed)
+		return;
+	if (s->ask_grace <= 0)
+		kill_tree(s);
+	else if (s->grace_due && due < s->grace_due)
+		s->grace_due = due;
+	super_reap(s);
+}
+
+static void grace_over(struct super *s)
+{
+	kill_tree(s);
+	super_reap(s);
+}
+
+static void drain(struct super *s)
+{
+	s->grace_due = s->sweep_due = 0;
+	for (int i = 0; i < 2; i++) {
+		uint64_t before;
+
+		do
+			before = s->out[i].len;
+		while (output_pump(&s->out[i], PUMP_MAX) >= 0 && s->out[i].len != before);
+	}
+	super_raise(s, EV_DRAINED);
+}
+
+static void unlock(const struct super *s)
+{
+	struct flock fl = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+
+	fcntl(s->l->jfd, F_OFD_SETLK, &fl);
+}
+
+static void seal(struct super *s)
+{
+	write_terminal(s);
+	unlock(s);
+	s->dirty = true;
+}
+
+/* An event that cannot come in this state has `ignore` and the state itself: no cell is empty (tests/unit/agent). */
+const struct super_cell super_table[ST_N][EV_N] = {
+	[ST_STARTING] = {
+		[EV_VIEW] = {spawn_main, ST_STARTING},
+		[EV_STARTED] = {begin_running, ST_RUNNING},
+		[EV_BROKEN] = {broken, ST_STOPPING},
+		[EV_EXIT] = {ignore, ST_STARTING},
+		[EV_EMPTY] = {ignore, ST_STARTING},
+		[EV_CANCEL] = {cancel_start, ST_STOPPING},
+		[EV_STARTUP_DUE] = {startup_late, ST_STOPPING},
+		[EV_TIMEOUT_DUE] = {ignore, ST_STARTING},
+		[EV_GRACE_DUE] = {ignore, ST_STARTING},
+		[EV_LIMIT] = {ignore, ST_STARTING},
+		[EV_DRAINED] = {ignore, ST_STARTING},
+	},
+	[ST_RUNNING] = {
+		[EV_VIEW] = {ignore, ST_RUNNING},
+		[EV_STARTED] = {ignore, ST_RUNNING},
+		[EV_BROKEN] = {ignore, ST_RUNNING},
+		[EV_EXIT] = {main_exited, ST_STOPPING},
+		[EV_EMPTY] = {ignore, ST_RUNNING},
+		[EV_CANCEL] = {cancel, ST_STOPPING},
+		[EV_STARTUP_DUE] = {ignore, ST_RUNNING},
+		[EV_TIMEOUT_DUE] = {timed_out, ST_STOPPING},
+		[EV_GRACE_DUE] = {ignore, ST_RUNNING},
+		[EV_LIMIT] = {limit_hit, ST_STOPPING},
+		[EV_DRAINED] = {ignore, ST_RUNNING},
+	},
+	[ST_STOPPING] = {
+		[EV_VIEW] = {ignore, ST_STOPPING},
+		[EV_STARTED] = {ignore, ST_STOPPING},
+		[EV_BROKEN] = {ignore, ST_STOPPING},
+		[EV_EXIT] = {ignore, ST_STOPPING},
+		[EV_EMPTY] = {drain, ST_DRAINING},
+		[EV_CANCEL] = {hurry, ST_STOPPING},
+		[EV_STARTUP_DUE] = {ignore, ST_STOPPING},
+		[EV_TIMEOUT_DUE] = {ignore, ST_STOPPING},
+		[EV_GRACE_DUE] = {grace_over, ST_STOPPING},
+		[EV_LIMIT] = {ignore, ST_STOPPING},
+		[EV_DRAINED] = {ignore, ST_STOPPING},
+	},
+	[ST_DRAINING] = {
+		[EV_VIEW] = {ignore, ST_DRAINING},
+		[EV_STARTED] = {ignore, ST_DRAINING},
+		[EV_BROKEN] = {ignore, ST_DRAINING},
+		[EV_EXIT] = {ignore, ST_DRAINING},
+		[EV_EMPTY] = {ignore, ST_DRAINING},
+		[EV_CANCEL] = {ignore, ST_DRAINING},
+		[EV_STARTUP_DUE] = {ignore, ST_DRAINING},
+		[EV_TIMEOUT_DUE] = {ignore, ST_DRAINING},
+		[EV_GRACE_DUE] = {ignore, ST_DRAINING},
+		[EV_LIMIT] = {ignore, ST_DRAINING},
+		[EV_DRAINED] = {seal, ST_TERMINAL},
+	},
+	[ST_TERMINAL] = {
+		[EV_VIEW] = {ignore, ST_TERMINAL},
+		[EV_STARTED] = {ignore, ST_TERMINAL},
+		[EV_BROKEN] = {ignore, ST_TERMINAL},
+		[EV_EXIT] = {ignore, ST_TERMINAL},
+		[EV_EMPTY] = {ignore, ST_TERMINAL},
+		[EV_CANCEL] = {ignore, ST_TERMINAL},
+		[EV_STARTUP_DUE] = {ignore, ST_TERMINAL},
+		[EV_TIMEOUT_DUE] = {ignore, ST_TERMINAL},
+		[EV_GRACE_DUE] = {ignore, ST_TERMINAL},
+		[EV_LIMIT] = {ignore, ST_TERMINAL},
+		[EV_DRAINED] = {ignore, ST_TERMINAL},
+	},
+};
+
+void super_raise(struct super *s, int event)
+{
+	const struct super_cell *c = &super_table[s->state][event];
+
+	s->state = c->to;
+	c->act(s);
+}
+
+int super_wire_state(const struct super *s)
+{
+	if (s->state == ST_TERMINAL)
+		return (int)wire_find_int(s->terminal_entry, s->terminal_len, JK_STATE, WIRE_S_NONE);
+	return s->started_ms ? WIRE_S_RUNNING : WIRE_S_STARTING;
+}
+
+/* ---- the view ------------------------------------------------------------------------------------------- */
+
+struct copier_report {
+	int done;
+	struct agent_fail fail;
+};
+static struct copier_report *report;	/* shared with the copier */
+
+static void start_copier(struct super *s)
+{
+	report = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	s->copier = report == MAP_FAILED ? -1 : fork();
+	if (s->copier < 0) {
+		fail(&s->fail, WIRE_E_UNAVAILABLE, "view", errno, "cannot make a process: %m");
+		s->copier = 0;
+		super_raise(s, EV_BROKEN);
+		return;
+	}
+	if (s->copier > 0)
+		return;
+	/* It must not hold the lock when the supervisor is gone, nor answer for it. */
+	int keep[] = {agent.dirfd, agent.homefd, s->l->recfd};
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	fds_keep(keep, ARRAY_LEN(keep));
+	signals_default();
+	report->done = view_copy(&s->l->spec, s->l->recfd, &report->fail) == 0;
+	_exit(report->done ? 0 : 1);
+}
+
+static void copier_ended(struct super *s)
+{
+	bool ok = report->done && WIFEXITED(s->copier_status);
+
+	if (s->state != ST_STARTING)
+		return;
+	if (ok)
+		ok = view_open(&s->l->spec, s->l->recfd, s->l->own_mnt, s->l->in_userns, &s->view, &s->fail) == 0;
+	else if (report->fail.message[0])
+		s->fail = report->fail;
+	else
+		fail(&s->fail, WIRE_E_IO, "view", 0, "the copy of the view was ended by signal %d",
+		     WTERMSIG(s->copier_status));
+	munmap(report, sizeof(*report));
+	super_raise(s, ok ? EV_VIEW : EV_BROKEN);
+}
+
+static void begin(struct super *s)
+{
+	int r = view_make(&s->l->spec, s->l->recfd, s->l->own_mnt, s->l->in_userns, &s->view, &s->fail);
+
+	if (r == 0)
+		super_raise(s, EV_VIEW);
+	else if (r < 0)
+		super_raise(s, EV_BROKEN);
+	else
+		start_copier(s);
+}
+
+/* ---- the loop ------------------------------------------------------------------------------------------- */
+
+void super_watch_fd(struct super *s, int op, int fd, uint32_t events, uint64_t tag)
+{
+	struct epoll_event e = {.events = events, .data.u64 = tag};
+
+	epoll_ctl(s->epfd, op, fd, &e);
+}
+
+static void sooner(int64_t *due, int64_t t)
+{
+	if (t && (!*due || t < *due))
+		*due = t;
+}
+
+static void arm(struct super *s)
+{
+	static int64_t armed;
+	int64_t due = 0;
+
+	sooner(&due, s->startup_due);
+	sooner(&due, s->timeout_due);
+	sooner(&due, s->grace_due);
+	sooner(&due, s->sweep_due);
+	sooner(&due, s->cpu_due);
+	sooner(&due, control_due(s));
+	if (due == armed)
+		return;
+	struct itimerspec t = {.it_value = {due / 1000, due % 1000 * 1000000}};
+
+	timerfd_settime(s->timerfd, TFD_TIMER_ABSTIME, &t, NULL);
+	armed = due;
+}
+
+static bool passed(int64_t *due, int64_t now)
+{
+	if (!*due || now < *due)
+		return false;
+	*due = 0;
+	return true;
+}
+
+static void check_cpu(struct super *s)
+{
+	int64_t user, system, used = group_cpu_us(&s->l->group, &user, &system), left;
+
+	if (used < 0)
+		return;
+	left = s->l->spec.cpu_time_ms - used / 1000;
+	if (left <= 0) {
+		s->resource = "cpu";
+		s->resource_limit = s->l->spec.cpu_time_ms;
+		super_raise(s, EV_LIMIT);
+		return;
+	}
+	/* Two processors use it up twice as fast. Not more often than every 10 ms. */
+	left /= 2;
+	s->cpu_due = now_ms() + (left < 10 ? 10 : left > 1000 ? 1000 : left);
+}
+
+static void timers(struct super *s)
+{
+	int64_t now = now_ms();
+
+	super_reap(s);
+	if (passed(&s->startup_due, now))
+		super_raise(s, EV_STARTUP_DUE);
+	if (passed(&s->timeout_due, now))
+		super_raise(s, EV_TIMEOUT_DUE);
+	if (passed(&s->grace_due, now))
+		super_raise(s, EV_GRACE_DUE);
+	if (passed(&s->cpu_due, now))
+		check_cpu(s);
+	if (passed(&s->sweep_due, now) && s->state == ST_STOPPING)
+		grace_over(s);
+	s->dirty = true;
+}
+
+static void oom(struct super *s)
+{
+	uint64_t v;
+
+	if (!s->l->group.v2 && read(s->l->group.oom, &v, sizeof(v)) < 0)
+		return;
+	if (group_oom_kills(&s->l->group) <= 0)
+		return;
+	s->resource = "memory";
+	s->resource_limit = s->l->spec.memory;
+	super_raise(s, EV_LIMIT);
+}
+
+static void child_ended(struct super *s)
+{
+	struct signalfd_siginfo si;
+
+	while (read(s->sigfd, &si, sizeof(si)) > 0)
+		;
+	super_reap(s);
+	/* Orphans of what we killed have come to us. */
+	if (s->killed && s->state == ST_STOPPING && !s->empty)
+		grace_over(s);
+}
+
+static void pump(struct super *s, unsigned i)
+{
+	uint64_t before = s->out[i].len;
+	int r = output_pump(&s->out[i], PUMP_MAX);
+
+	if (s->out[i].len != before)
+		s->dirty = s->busy = true;
+	if (r < 0 && s->tty && s->in >= 0) {
+		close(s->in);
+		s->in = -1;
+	}
+}
+
+static void on_event(struct super *s, const struct epoll_event *e)
+{
+	unsigned src = (unsigned)(e->data.u64 >> 32), index = (unsigned)e->data.u64;
+	uint64_t n;
+
+	switch (src) {
+	case SRC_SIGNAL:
+		child_ended(s);
+		break;
+	case SRC_TIMER:
+		if (read(s->timerfd, &n, sizeof(n)) == sizeof(n))
+			timers(s);
+		break;
+	case SRC_LISTEN:
+		control_accept(s);
+		break;
+	case SRC_OUT:
+	case SRC_ERR:
+		pump(s, src - SRC_OUT);
+		break;
+	case SRC_IN:
+		if (s->l->infd >= 0 && s->in >= 0)
+			feed_file(s);
+		else
+			control_feed(s);
+		break;
+	case SRC_OOM:
+		oom(s);
+		break;
+	default:
+		control_event(s, index, e->events);
+	}
+}
+
+static void loop(struct super *s)
+{
+	struct epoll_event ev[16];
+
+	while (s->state != ST_TERMINAL) {
+		int n;
+
+		arm(s);
+		n = epoll_wait(s->epfd, ev, ARRAY_LEN(ev), s->busy ? IDLE_MS : -1);
+		if (n == 0) {
+			output_idle();
+			s->busy = false;
+		}
+		for (int i = 0; i < n && s->state != ST_TERMINAL; i++)
+			on_event(s, &ev[i]);
+		if (s->dirty && s->state != ST_TERMINAL) {
+			s->dirty = false;
+			control_notify(s);
+		}
+	}
+}
+
+static int set_up(struct super *s)
+{
+	const struct spec *sp = &s->l->spec;
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	sigemptyset(&all);
+	sigaddset(&all, SIGCHLD);
+	s->sigfd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
+	s->timerfd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	s->epfd = epoll_create1(EPOLL_CLOEXEC);
+	s->head = mmap(NULL, JOURNAL_FIRST, PROT_READ | PROT_WRITE, MAP_SHARED, s->l->jfd, 0);
+	/* A process forked from here must not keep the file (and with it the lock) alive. */
+	if (s->head != MAP_FAILED)
+		madvise(s->head, 4096, MADV_DONTFORK);
+	if (s->sigfd < 0 || s->timerfd < 0 || s->epfd < 0 || s->head == MAP_FAILED)
+		return fail(&s->fail, WIRE_E_UNAVAILABLE, "supervisor", errno, "cannot set the supervisor up: %m");
+	output_init(&s->out[0], WIRE_STDOUT, s->l->recfd, -1, sp->output_limit, s->head + JOURNAL_LIVE);
+	output_init(&s->out[1], WIRE_STDERR, s->l->recfd, -1, sp->output_limit, s->head + JOURNAL_LIVE + 32);
+	super_watch_fd(s, EPOLL_CTL_ADD, s->sigfd, EPOLLIN, super_tag(SRC_SIGNAL, 0));
+	super_watch_fd(s, EPOLL_CTL_ADD, s->timerfd, EPOLLIN, super_tag(SRC_TIMER, 0));
+	super_watch_fd(s, EPOLL_CTL_ADD, s->l->listenfd, EPOLLIN, super_tag(SRC_LISTEN, 0));
+	control_add(s, s->l->answerfd);
+	return 0;
+}
+
+void super_main(struct launch *l)
+{
+	static struct super s;
+
+	s.l = l;
+	slice_str(l->spec.id, s.id, sizeof(s.id));
+	s.in = -1;
+	s.session = l->spec.kind == WIRE_KIND_SESSION;
+	s.view.level = "none";
+	s.view.rootfd = -1;
+	s.startup_due = l->startup_due;
+	if (set_up(&s) < 0) {
+		super_seal_failed(l, &s.fail);
+		_exit(1);
+	}
+	begin(&s);
+	loop(&s);
+	control_notify(&s);
+	unlinkat(l->recfd, "control", 0);
+	if (s.session)
+		session_hand_over(&s);
+	group_remove(&l->group);
+	_exit(0);
+}

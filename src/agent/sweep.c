@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sweep.c: signals for a whole tree of processes.
+ *
+ * Invariants: kill(-1) is only called where getpid() == 1; outside a PID namespace a process is only signalled through a pidfd, after
+ * its parent has been looked up again behind the pidfd, so a reused pid is never hit. At the subreaper level there is no promise that a
+ * storm of forks converges; each round ends what the one before had found, and orphans come to us.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/record.h"
+#include "agent/sweep.h"
+
+#define TREE_MAX	(1u << 18)	/* processes looked at in one round */
+#define ROUNDS_MAX	64
+
+struct member {
+	pid_t pid, parent;
+	bool done;
+};
+
+struct members {
+	struct member *v;
+	size_t n;
+};
+
+bool proc_stat(pid_t pid, pid_t *ret_ppid, char *ret_state)
+{
+	char path[32], buf[512], *p;
+
+	fmt(path, sizeof(path), "/proc/%d/stat", pid);
+	/* The title may hold anything, ") S 1" too: the last ')' ends it. A full buffer is no error: the fields we want stand early. */
+	ssize_t n = read_file_at(AT_FDCWD, path, buf, sizeof(buf));
+
+	if (n <= 0 || !(p = strrchr(buf, ')')) || p[1] != ' ' || !p[2])
+		return false;
+	*ret_state = p[2];
+	*ret_ppid = (pid_t)strtol(p + 3, NULL, 10);
+	return true;
+}
+
+static void add(struct members *m, pid_t pid, pid_t parent)
+{
+	if (m->n < TREE_MAX)
+		m->v[m->n++] = (struct member){pid, parent, false};
+}
+
+/* Children of one thread, from /proc/PID/task/TID/children. False when the kernel has no such file. */
+static bool children_of_thread(struct members *m, pid_t pid, const char *tid)
+{
+	char path[64], buf[4096];
+	size_t have = 0;
+	ssize_t r;
+	int fd;
+
+	fmt(path, sizeof(path), "/proc/%d/task/%s/children", pid, tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno != ENOENT || access("/proc/self/task", F_OK) < 0;
+	while ((r = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0) {
+		char *p = buf, *sp;
+
+		buf[have + (size_t)r] = '\0';
+		for (; (sp = strchr(p, ' ')); p = sp + 1)
+			add(m, (pid_t)strtol(p, NULL, 10), pid);
+		have = strlen(p);
+		memmove(buf, p, have);
+	}
+	close(fd);
+	return true;
+}
+
+static void children_of(struct members *m, pid_t pid)
+{
+	struct names d = {.fd = -1};
+	const char *tid;
+	char path[32];
+
+	fmt(path, sizeof(path), "/proc/%d/task", pid);
+	d.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (d.fd < 0)
+		return;
+	while ((tid = names_next(&d)))
+		children_of_thread(m, pid, tid);
+	close(d.fd);
+}
+
+/* Without CONFIG_PROC_CHILDREN: one pass over /proc for each generation. */
+static void scan_generation(struct members *m, size_t from, size_t to)
+{
+	struct names d = {.fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+	const char *name;
+
+	if (d.fd < 0)
+		return;
+	while ((name = names_next(&d))) {
+		pid_t pid = (pid_t)strtol(name, NULL, 10), ppid;
+		char state;
+
+		if (pid <= 0 || !proc_stat(pid, &ppid, &state))
+			continue;
+		for (size_t i = from; i < to; i++) {
+			if (m->v[i].pid == ppid)
+				add(m, pid, ppid);
+		}
+	}
+	close(d.fd);
+}
+
+static bool have_children_files(void)
+{
+	static int have = -1;
+
+	if (have < 0)
+		have = access("/proc/thread-self/children", F_OK) == 0;
+	return have;
+}
+
+static bool known(const struct members *m, pid_t pid)
+{
+	for (size_t i = 0; i < m->n; i++) {
+		if (m->v[i].pid == pid)
+			return true;
+	}
+	return false;
+}
+
+/* All descendants of this process, parents first. m->v[0] is this process itself. */
+static void collect(struct members *m)
+{
+	size_t at = 0;
+
+	m->n = 0;
+	add(m, getpid(), 0);
+	while (at < m->n) {
+		size_t end = m->n;
+
+		if (!have_children_files())
+			scan_generation(m, at, end);
+		for (; at < end; at++) {
+			if (have_children_files())
+				children_of(m, m->v[at].pid);
+		}
+	}
+}
+
+static void signal_member(const struct member *v, int signo)
+{
+	int fd = (int)syscall(SYS_pidfd_open, v->pid, 0u);
+	pid_t ppid;
+	char state;
+
+	if (fd < 0)
+		return;
+	if (proc_stat(v->pid, &ppid, &state) && (ppid == v->parent || ppid == getpid()) && state != 'Z') {
+		syscall(SYS_pidfd_send_signal, fd, signo, NULL, 0u);
+		if (signo == SIGTERM)
+			syscall(SYS_pidfd_send_signal, fd, SIGCONT, NULL, 0u);
+	}
+	close(fd);
+}
+
+/* One signal each: rounds until a round finds nobody new, so that what was forked meanwhile gets it too. */
+static void sweep(int signo)
+{
+	struct members seen = {.v = agent_map(TREE_MAX * sizeof(struct member))};
+	struct members now = {.v = agent_map(TREE_MAX * sizeof(struct member))};
+	bool fresh = seen.v && now.v;
+
+	for (int round = 0; fresh && round < ROUNDS_MAX; round++) {
+		fresh = false;
+		collect(&now);
+		for (size_t i = 1; i < now.n; i++) {
+			if (known(&seen, now.v[i].pid))
+				continue;
+			fresh = true;
+			add(&seen, now.v[i].pid, now.v[i].parent);
+			signal_member(&now.v[i], signo);
+		}
+	}
+	agent_unmap(seen.v, TREE_MAX * sizeof(struct member));
+	agent_unmap(now.v, TREE_MAX * sizeof(struct member));
+}
+
+void tree_signal(int level, int kill_fd, int signo)
+{
+	if (level == LEVEL_PIDNS) {
+		/* Outside a PID namespace of our own this would take the machine down. */
+		if (getpid() != 1)
+			abort();
+		kill(-1, signo);
+		if (signo == SIGTERM)
+			kill(-1, SIGCONT);
+		return;
+	}
+	if (signo == SIGKILL && kill_fd >= 0 && write(kill_fd, "1", 1) == 1)
+		return;
+	sweep(signo);
+}
+
+bool tree_reap(void (*seen)(void *ctx, pid_t pid, int status, const struct rusage *ru), void *ctx)
+{
+	struct rusage ru;
+	int status;
+	pid_t pid;
+
+	for (;;) {
+		pid = wait4(-1, &status, WNOHANG, &ru);
+		if (pid < 0 && errno == EINTR)
+			continue;
+		if (pid < 0)
+			return true;	/* ECHILD */
+		if (pid == 0)
+			return false;
+		if (seen)
+			seen(ctx, pid, status, &ru);
+	}
+}
+
+void tree_end(int level, int kill_fd)
+{
+	siginfo_t si;
+
+	while (!tree_reap(NULL, NULL)) {
+		tree_signal(level, kill_fd, SIGKILL);
+		if (tree_reap(NULL, NULL))
+			return;
+		/* Until something ends: each end brings us its orphans. What cannot be killed (D state) is waited for. */
+		waitid(P_ALL, 0, &si, WEXITED | WNOWAIT);
+	}
+}
