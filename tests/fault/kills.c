@@ -223,6 +223,39 @@ TEST(init_while_something_runs)
 	ASSERT_GT(find_init(), 1);
 }
 
+TEST_TIMEOUT(an_init_that_does_not_answer, 60)
+{
+	struct berth_deploy_request q;
+	struct berth_deploy_result r;
+	struct berth_status st;
+	int64_t t;
+	pid_t init;
+	int rc;
+
+	local_only();
+	start_ready("before-mute", "ready pause");
+	init = find_init();
+	ASSERT_GT(init, 1);
+	ASSERT_OK(kill(init, SIGSTOP));
+	request(&q, "mute", "append ~/count-mute x exit 4");
+	q.startup_timeout_ms = 300;
+	t = now_ms();
+	rc = berth_deploy(box(), &q, &r, &E);
+	t = now_ms() - t;
+	/* What runs can be asked and ended without it. */
+	status_of("before-mute", &st);
+	ASSERT_EQ(st.state, BERTH_RUNNING);
+	cancel("before-mute", 0, &st);
+	ASSERT_EQ(st.state, BERTH_CANCELLED);
+	ASSERT_OK(kill(init, SIGCONT));
+	ASSERT(rc == BERTH_E_TIMEOUT || rc == BERTH_E_UNAVAILABLE);
+	ASSERT_LE(t, 9000);
+	OK(berth_deploy(box(), &q, &r, &E));
+	finish("mute", &st);
+	ASSERT_EXITED(&st, 4);
+	ASSERT_EQ(home_size("count-mute"), 1u);
+}
+
 TEST(init_and_then_stop)
 {
 	struct berth_sandbox *s;

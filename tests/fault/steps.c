@@ -249,10 +249,7 @@ static void table(enum inject_who who, int error, const char *how)
 	unsigned rounds = 0;
 	bool fired = true;
 
-	if (strncmp(conf.template, "local:", 6) != 0)
-		SKIP("the faults are those of local processes");
-	if (!inject_possible())
-		TEST_REQUIRE("seccomp-notify", "no seccomp listener here");
+	inject_need();
 	for (unsigned n = 1 + seed % step; fired && n < 5000; n += step, rounds++) {
 		round_at(who, n, error, how, &fired);
 		if (tap_.failures > 40)
@@ -260,6 +257,88 @@ static void table(enum inject_who who, int error, const char *how)
 	}
 	DIAG("%u rounds, every %u calls, seed %u", rounds, step, seed);
 	ASSERT_GT(rounds, 3u);
+}
+
+static int mkdirs(void *arg)
+{
+	(void)arg;
+	for (int i = 1; i <= 5; i++) {
+		char name[8];
+
+		snprintf(name, sizeof(name), "d%d", i);
+		if (mkdirat(AT_FDCWD, name, 0755) < 0)
+			return i * 10 + (errno == EIO);
+	}
+	return 0;
+}
+
+/* The instrument itself: the fault comes where it was asked for, and only there. */
+TEST(the_injector)
+{
+	struct inject *in;
+
+	inject_need();
+	in = inject_new(INJECT_CALLER, 3, EIO);
+	in->only_nr = SYS_mkdirat;
+	inject_start(in, mkdirs, NULL);
+	ASSERT_EQ(inject_join(in, 10000), 31);
+	ASSERT(inject_over(in, 10000));
+	ASSERT_EQ(in->seen, 3u);
+	ASSERT_EQ(access("d2", F_OK), 0);
+	ASSERT_EQ(access("d3", F_OK), -1);
+	in = inject_new(INJECT_CALLER, 4, 0);
+	in->only_nr = SYS_mkdirat;
+	inject_start(in, mkdirs, NULL);
+	ASSERT_EQ(inject_join(in, 10000), 10);
+	in = inject_new(INJECT_AGENT, 1, EIO);
+	inject_start(in, mkdirs, NULL);
+	ASSERT_EQ(inject_join(in, 10000), 10);
+	ASSERT_EQ(in->seen, 0u);
+}
+
+static int deploy_with_little_time(void *arg)
+{
+	struct berth_deploy_request q;
+	struct berth_deploy_result r;
+	int64_t t;
+
+	(void)arg;
+	round_open();
+	round_request(&q);
+	q.startup_timeout_ms = 500;
+	t = now_ms();
+	memset(&r, 0, sizeof(r));
+	OK(berth_deploy(S, &q, &r, &E));
+	t = now_ms() - t;
+	ASSERT_ENDED(&r.status, BERTH_TIMED_OUT, -1, r.status.signo);
+	ASSERT_STREQ(r.status.phase, "startup");
+	ASSERT_GE(t, 495);
+	ASSERT_LE(t, 4000);
+	return 0;
+}
+
+/* An execve that does not come back: the startup timeout is a state, and nothing runs on. */
+TEST(startup_timeout)
+{
+	struct inject *in;
+	struct berth_status st;
+
+	inject_need();
+	snprintf(round_state, sizeof(round_state), "%.2000s/startup", conf.root);
+	snprintf(round_count, sizeof(round_count), "%.2000s/count-startup", conf.root);
+	in = inject_new(INJECT_AGENT, 1, 0);
+	in->only_nr = SYS_execve;
+	in->stall = true;
+	inject_start(in, deploy_with_little_time, NULL);
+	ASSERT_EQ(inject_join(in, 20000), 0);
+	ASSERT_GE(in->fired_nr, 0);
+	round_open();
+	OK(berth_wait(S, "step", 5000, &st, &E));
+	ASSERT_EQ(st.state, BERTH_TIMED_OUT);
+	ASSERT_EQ(ran(), 0u);
+	assert_gone("step");
+	OK(berth_remove(S, "step", &E));
+	round_close(in);
 }
 
 TEST_TIMEOUT(kill_agent, 600)
