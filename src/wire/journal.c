@@ -12,8 +12,6 @@
 
 #include <string.h>
 
-/* Entries are small: the scalar code is a third of the size of the vector code. */
-#define XXH_VECTOR 0 /* XXH_SCALAR */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -4,7 +4,9 @@
  */
 #include "wire/spec.h"
 
+#include "base/limits.h"
 #include "bytes.h"
+#include "wire/journal.h"
 
 #define HEX64     "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define YEARS_100 (INT64_C(100) * 365 * 24 * 3600 * 1000)
@@ -203,6 +205,16 @@ TEST(every_number)
 			REFUSED("a number does not have 8 bytes");
 		}
 	}
+}
+
+/* The agent cannot include base/limits.h; what both have must agree. */
+TEST(limits_agree)
+{
+	ASSERT_EQ(SPEC_ID_MAX, EXECUTION_ID_MAX);
+	ASSERT_EQ(SPEC_INPUT_MAX, INPUT_MAX);
+	ASSERT_EQ(SPEC_OUTPUT_LIMIT, OUTPUT_DEFAULT_MAX);
+	ASSERT_EQ(JOURNAL_MESSAGE_MAX, STATE_MESSAGE_MAX);
+	ASSERT_EQ(YEARS_100, DURATION_MAX_MS);
 }
 
 TEST(output_limit_zero)
