@@ -89,7 +89,19 @@ static int move_all(struct source *src, struct berth_follow *f, struct sink sink
 	return rc;
 }
 
-static bool behind(const struct source *src, const struct berth_follow *f)
+int follow_move(struct source *src, struct berth_follow *f, struct sink sinks[3],
+		struct berth_error *err)
+{
+	return move_all(src, f, sinks, NULL, err);
+}
+
+void follow_init_sinks(const struct berth_follow *f, struct sink sinks[3])
+{
+	for (int stream = BERTH_STDOUT; stream <= BERTH_STDERR; stream++)
+		init_sink(f, stream, &sinks[stream]);
+}
+
+bool follow_behind(const struct source *src, const struct berth_follow *f)
 {
 	return (wanted(f, BERTH_STDOUT) && f->offset[BERTH_STDOUT] < src->st.out.length) ||
 	       (wanted(f, BERTH_STDERR) && f->offset[BERTH_STDERR] < src->st.err.length);
@@ -101,14 +113,13 @@ int follow_source(struct source *src, struct berth_follow *f, struct berth_error
 	uint64_t limit[3] = {0, src->st.out.length, src->st.err.length};
 	int rc = 0;
 
-	for (int stream = BERTH_STDOUT; stream <= BERTH_STDERR; stream++)
-		init_sink(f, stream, &sinks[stream]);
+	follow_init_sinks(f, sinks);
 	src->cancel_fd = f->cancel_fd;
 	if (f->until_current)
 		return move_all(src, f, sinks, limit, err);
 	while (rc == 0) {
 		rc = move_all(src, f, sinks, NULL, err);
-		if (rc != 0 || (record_final(&src->st) && !behind(src, f)))
+		if (rc != 0 || (record_final(&src->st) && !follow_behind(src, f)))
 			break;
 		rc = record_final(&src->st) ? 0 : source_watch(src, false, INT64_MAX, err);
 	}

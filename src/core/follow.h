@@ -5,5 +5,11 @@
 
 /* berth_follow() over a source that is open already (sessions). */
 int follow_source(struct source *src, struct berth_follow *f, struct berth_error *err) attr_warn_unused;
+/* Moves what there is now, as src->st has it. sinks: by stream, made by follow_init_sinks(). */
+int follow_move(struct source *src, struct berth_follow *f, struct sink sinks[3],
+		struct berth_error *err) attr_warn_unused;
+void follow_init_sinks(const struct berth_follow *f, struct sink sinks[3]);
+/* Is there more in the record than was moved? */
+bool follow_behind(const struct source *src, const struct berth_follow *f);
 
 #endif

@@ -97,6 +97,10 @@ int source_ask(struct source *src, uint8_t type, const struct wire_w *fields, in
 	       struct wire_slice *ret_payload, struct berth_error *err) attr_warn_unused;
 /* A road for a request to the supervisor: control socket or agent. 1 as source_ask(). The road stays src's. */
 int source_road(struct source *src, struct road **ret, struct berth_error *err) attr_warn_unused;
+/* A road of its own to the supervisor, for a caller with several questions at once: 0, 1 and failures as source_road(). The caller's. */
+int source_open_road(struct source *src, struct road **ret, struct berth_error *err) attr_warn_unused;
+/* The fields of a WATCH for anything that differs from src->st. */
+void source_put_watch(const struct source *src, struct wire_w *w);
 /* Takes over a STATUS reply. */
 int source_take_reply(struct source *src, struct wire_slice payload, struct berth_error *err)
 	attr_warn_unused;

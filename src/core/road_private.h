@@ -8,8 +8,8 @@
 #define ROAD_IN_FIRST (256u * 1024)
 /* What is sent is gathered up to this, then written. */
 #define ROAD_OUT_GATHER (64u * 1024)
-/* Received while sending, before we stop looking: more than any answer that may come early. */
-#define ROAD_EARLY_MAX (1u << 20)
+/* Received while sending, before we stop looking: more than the largest DATA frame. */
+#define ROAD_EARLY_MAX ((1u << 20) + (64u << 10))
 
 int road_break(struct road *r, struct berth_error *err, int code, const char *fmt, ...)
 	attr_printf(4, 5);

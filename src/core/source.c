@@ -310,6 +310,27 @@ int source_road(struct source *src, struct road **ret, struct berth_error *err)
 	return rc;
 }
 
+int source_open_road(struct source *src, struct road **ret, struct berth_error *err)
+{
+	struct road *kept = TAKE_PTR(src->road);
+	bool control = src->on_control;
+	int rc = road_until(src, deadline_from_ms(ANSWER_MS), err);
+
+	if (rc == 0)
+		*ret = TAKE_PTR(src->road);
+	src->road = kept;
+	src->on_control = control;
+	return rc;
+}
+
+void source_put_watch(const struct source *src, struct wire_w *w)
+{
+	put_id(src, w);
+	wire_w_int(w, WK_KNOWN_OUT, (int64_t)src->st.out.length);
+	wire_w_int(w, WK_KNOWN_ERR, (int64_t)src->st.err.length);
+	wire_w_int(w, WK_KNOWN_STATE, src->st.state);
+}
+
 /* The road broke under a question: has the supervisor ended, or was it only the road? */
 static int after_hangup(struct source *src, int failed, struct berth_error *err)
 {
@@ -332,7 +353,6 @@ static int after_hangup(struct source *src, int failed, struct berth_error *err)
 static int watch_once(struct source *src, bool terminal_only, int64_t deadline_ns,
 		      struct berth_error *err)
 {
-	const struct record_status known = src->st;
 	uint8_t buf[384];
 	struct wire_slice payload;
 	struct wire_w w;
@@ -342,10 +362,7 @@ static int watch_once(struct source *src, bool terminal_only, int64_t deadline_n
 	if (rc != 0)
 		return rc;
 	wire_w_init(&w, buf, sizeof(buf));
-	put_id(src, &w);
-	wire_w_int(&w, WK_KNOWN_OUT, (int64_t)known.out.length);
-	wire_w_int(&w, WK_KNOWN_ERR, (int64_t)known.err.length);
-	wire_w_int(&w, WK_KNOWN_STATE, known.state);
+	source_put_watch(src, &w);
 	if (terminal_only)
 		wire_w_int(&w, WK_TERMINAL_ONLY, 1);
 	wait_ms = road_wait_ms(src->road, -1);

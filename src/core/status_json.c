@@ -56,7 +56,8 @@ static void put_usage(struct json *j, const struct berth_status *st)
 /* Is there a record behind this status? Answers without one know nothing of output. */
 static bool has_record(const struct berth_status *st)
 {
-	return st->state != BERTH_PROVIDER_UNAVAILABLE && (st->started_ms || st->containment[0] || st->artifact[0] || st->stdout_bytes || st->stderr_bytes || st->has_hashes);
+	return st->state != BERTH_PROVIDER_UNAVAILABLE &&
+	       (st->started_ms || st->artifact[0] || st->has_hashes || st->containment[0]);
 }
 
 int berth_status_json(const char *sandbox, const struct berth_status *st, char **ret,

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * doctor: what this host can do for berth, found out by trying it. Every probe runs in a child of its own that leaves nothing behind; the
+ * child has no exit signal, so that the host program's SIGCHLD handling never sees it. Nothing is changed on the host.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/limits.h"
+#include "core/agent_blob.h"
+#include "core/core.h"
+
+struct doctor {
+	struct berth *b;
+	void (*fn)(void *arg, const struct berth_check *c);
+	void *arg;
+};
+
+static void report(struct doctor *d, const char *name, bool ok, const char *detail, const char *hint)
+{
+	const struct berth_check c = {name, ok, detail, ok ? NULL : hint};
+
+	d->fn(d->arg, &c);
+}
+
+/* ── probes in a child ─────────────────────────────────────────────────────────────────────────────── */
+
+/*
+ * Runs fn in a child with these namespaces: 0 when it returned 0, else an errno (of clone or of fn). fn makes system calls only:
+ * the child of a program with threads may not do more.
+ */
+static int probe(unsigned long namespaces, int (*fn)(void))
+{
+	int status = 0;
+	pid_t pid = (pid_t)syscall(SYS_clone, namespaces, NULL, NULL, NULL, NULL);
+
+	if (pid < 0)
+		return errno;
+	if (pid == 0)
+		_exit(fn ? fn() & 0x7f : 0);
+	while (waitpid(pid, &status, __WALL) < 0) {
+		if (errno != EINTR)
+			return errno;
+	}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
+}
+
+/* Ordinary users get the right to make other namespaces from a user namespace. */
+static unsigned long with_user(unsigned long namespaces)
+{
+	return geteuid() == 0 ? namespaces : namespaces | CLONE_NEWUSER;
+}
+
+static int try_overlay(void)
+{
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("tmpfs", "/tmp", "tmpfs", 0, NULL) < 0 || mkdir("/tmp/lower", 0700) < 0 ||
+	    mkdir("/tmp/up", 0700) < 0 || mkdir("/tmp/wk", 0700) < 0 || mkdir("/tmp/view", 0700) < 0)
+		return errno;
+	if (mount("overlay", "/tmp/view", "overlay", 0,
+		  "lowerdir=/tmp/lower,upperdir=/tmp/up,workdir=/tmp/wk") == 0)
+		return 0;
+	return mount("overlay", "/tmp/view", "overlay", 0,
+		     "lowerdir=/tmp/lower,upperdir=/tmp/up,workdir=/tmp/wk,userxattr") == 0
+		       ? 0
+		       : errno;
+}
+
+static int try_proc(void)
+{
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+		return errno;
+	return 0;
+}
+
+static void check_probe(struct doctor *d, const char *name, int errnum, const char *good,
+			const char *hint)
+{
+	char detail[128];
+
+	snprintf(detail, sizeof(detail), "%s", errnum ? berth_errno_text(errnum) : good);
+	report(d, name, errnum == 0, detail, hint);
+}
+
+static void check_namespaces(struct doctor *d)
+{
+	check_probe(d, "user namespaces", probe(CLONE_NEWUSER, NULL), "can be made",
+		    "sysctl user.max_user_namespaces, and on Debian kernel.unprivileged_userns_clone=1");
+	check_probe(d, "pid namespaces",
+		    probe(with_user(CLONE_NEWPID | CLONE_NEWNS), try_proc),
+		    "can be made, with a /proc of their own",
+		    "without them the end of a tree is found by looking for its processes");
+	check_probe(d, "overlay file system", probe(with_user(CLONE_NEWNS), try_overlay),
+		    "can be mounted", "without it every execution gets a copy of its artifact");
+}
+
+/* ── what can be read ──────────────────────────────────────────────────────────────────────────────── */
+
+static bool in_words(const char *text, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (const char *p = text; (p = strstr(p, word)); p += n) {
+		if ((p == text || strchr(" ,:\n", p[-1])) && (!p[n] || strchr(" ,:\n", p[n])))
+			return true;
+	}
+	return false;
+}
+
+/* Controllers among memory, pids and cpu that a text names. */
+static void name_controllers(const char *text, char *out, size_t cap)
+{
+	static const char *const wanted[] = {"memory", "pids", "cpu"};
+	size_t n = 0;
+
+	out[0] = '\0';
+	for (size_t i = 0; i < ARRAY_LEN(wanted) && n < cap; i++) {
+		if (in_words(text, wanted[i]))
+			n += (size_t)snprintf(out + n, cap - n, "%s%s", n ? ", " : "", wanted[i]);
+	}
+}
+
+static void check_cgroups(struct doctor *d)
+{
+	static const char *const v2[] = {"/sys/fs/cgroup/cgroup.controllers",
+					 "/sys/fs/cgroup/unified/cgroup.controllers"};
+	auto_free char *own = NULL, *text = NULL;
+	char have1[64] = "", have2[64] = "", detail[256];
+	bool is2 = false;
+
+	if (read_file(AT_FDCWD, "/proc/self/cgroup", SMALL_FILE_MAX, &own, NULL, NULL) == 0)
+		name_controllers(own, have1, sizeof(have1));
+	for (size_t i = 0; i < ARRAY_LEN(v2) && !is2; i++) {
+		is2 = read_file(AT_FDCWD, v2[i], SMALL_FILE_MAX, &text, NULL, NULL) == 0;
+		if (is2)
+			name_controllers(text, have2, sizeof(have2));
+	}
+	snprintf(detail, sizeof(detail), "v1: %s; v2: %s%s", have1[0] ? have1 : "no controllers",
+		 is2 ? have2[0] ? have2 : "no controllers" : "not mounted",
+		 geteuid() != 0 ? "; groups of your own need a delegated one" : "");
+	report(d, "cgroups", have1[0] || have2[0], detail,
+	       "--memory, --pids and --cpus need them: run under systemd, or as root");
+}
+
+static void check_seccomp(struct doctor *d)
+{
+	bool ok = access("/proc/sys/kernel/seccomp/actions_avail", R_OK) == 0 ||
+		  prctl(PR_GET_SECCOMP) >= 0;
+
+	report(d, "seccomp", ok, ok ? "filters are available" : "not in this kernel",
+	       "a kernel with CONFIG_SECCOMP_FILTER");
+}
+
+static void check_agent(struct doctor *d)
+{
+	struct utsname u;
+	char detail[192];
+	const struct agent_blob *blob;
+
+	uname(&u);
+	blob = agent_blob_get(u.machine);
+	snprintf(detail, sizeof(detail), blob ? "%s, %s" : "none for %s", u.machine,
+		 blob ? blob->hash : "");
+	report(d, "berth-agent", blob != NULL, detail, "a berth that was built for this machine");
+}
+
+/* A file in the state folder can be made, locked and asked about. */
+static void check_state(struct doctor *d)
+{
+	auto_free char *dir = mem_strdup(d->b->state_dir);
+	char detail[PATH_BUF_MAX + 64];
+	auto_close int fd = -1, other = -1;
+	char path[48];
+	int rc;
+
+	/* Not made yet: then where it would be made. */
+	while (dir && access(dir, F_OK) < 0 && strrchr(dir, '/') > dir)
+		*strrchr(dir, '/') = '\0';
+	fd = dir ? open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+	if (fd < 0) {
+		snprintf(detail, sizeof(detail), "%s: %s", dir ? dir : "", berth_errno_text(errno));
+		report(d, "state folder", false, detail, "--state DIR or $BERTH_STATE names another one");
+		return;
+	}
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	other = open(path, O_RDWR | O_CLOEXEC);
+	rc = fd_lock(fd, true);
+	if (rc == 0 && other >= 0)
+		rc = fd_lock_test(other) == 1 ? 0 : -ENOLCK;
+	snprintf(detail, sizeof(detail), "%s%s%s", d->b->state_dir, rc ? ": locks: " : "",
+		 rc ? berth_errno_text(-rc) : "");
+	report(d, "state folder", rc == 0, detail, "a file system with locks (not every network one)");
+}
+
+/* Programs that workers often need, where a sandbox without walls finds them. */
+static void check_program(struct doctor *d, const char *name, const char *hint)
+{
+	static const char *const path[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
+					   "/usr/bin",	      "/sbin",		"/bin"};
+	char file[128];
+
+	for (size_t i = 0; i < ARRAY_LEN(path); i++) {
+		snprintf(file, sizeof(file), "%s/%s", path[i], name);
+		if (access(file, X_OK) == 0) {
+			report(d, name, true, file, NULL);
+			return;
+		}
+	}
+	report(d, name, false, "not found", hint);
+}
+
+int berth_doctor(struct berth *b, void (*fn)(void *arg, const struct berth_check *c), void *arg,
+		 struct berth_error *err)
+{
+	struct doctor d = {b, fn, arg};
+
+	if (!fn)
+		return berth_fail(err, BERTH_E_INVALID, "berth_doctor: nothing to call");
+	check_agent(&d);
+	check_state(&d);
+	check_namespaces(&d);
+	check_cgroups(&d);
+	check_seccomp(&d);
+	check_program(&d, "node", "apt install nodejs");
+	check_program(&d, "npm", "apt install npm");
+	check_program(&d, "python3", "apt install python3");
+	return 0;
+}
