@@ -119,6 +119,45 @@ TEST(known_nested)
 		   "14000000 20 00 0000  1600 0e000000  0100 02000000 6964  0400 00000000");
 }
 
+/* In the order of their numbers, which never change. */
+TEST(known_numbers)
+{
+	static const int requests[] = {
+		WIRE_LAUNCH, WIRE_STATUS,  WIRE_LIST,   WIRE_READ,        WIRE_WATCH,
+		WIRE_CANCEL, WIRE_SIGNAL,  WIRE_STDIN,  WIRE_STDIN_CLOSE, WIRE_RESIZE,
+		WIRE_EXEC,   WIRE_PUT,     WIRE_GET,    WIRE_STAT,        WIRE_LS,
+		WIRE_MKDIR,  WIRE_SYMLINK, WIRE_REMOVE, WIRE_CONNECT,     WIRE_HAVE,
+		WIRE_UNPACK, WIRE_INSTALL, WIRE_PRUNE,  WIRE_FORGET,      WIRE_INFO,
+		WIRE_STOP,
+	};
+	static const int parts[] = {WIRE_HELLO, WIRE_OK,  WIRE_ERROR, WIRE_DATA,
+				    WIRE_DATA2, WIRE_END, WIRE_EVENT};
+	static const int errors[] = {
+		WIRE_E_INVALID,      WIRE_E_AUTH,     WIRE_E_PERM,         WIRE_E_NOT_FOUND,
+		WIRE_E_METHOD,       WIRE_E_CONFLICT, WIRE_E_PRECONDITION, WIRE_E_TOO_LARGE,
+		WIRE_E_RATE_LIMITED, WIRE_E_INTERNAL, WIRE_E_UNSUPPORTED,  WIRE_E_UNAVAILABLE,
+		WIRE_E_NOMEM,        WIRE_E_IO,       WIRE_E_PROTOCOL,     WIRE_E_TIMEOUT,
+	};
+
+	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++)
+		ASSERT_EQ(requests[i], 0x20 + (int)i);
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		ASSERT_EQ(parts[i], 1 + (int)i);
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+		ASSERT_EQ(errors[i], 1 + (int)i);
+	/* Of the frozen part, what the known answers do not have. */
+	ASSERT_EQ(WK_NEED, 14);
+	ASSERT_EQ(WK_TAIL, 15);
+	ASSERT_EQ(WK_WANT_ENV, 28);
+	ASSERT_EQ(WIRE_KIND_EXECUTION, 1);
+	ASSERT_EQ(WIRE_STDOUT, 1);
+	ASSERT_EQ(WIRE_STDERR, 2);
+	ASSERT_EQ(WIRE_PROTO_VERSION, 1);
+	ASSERT_EQ(WIRE_FRAME_HEADER, 8);
+	ASSERT_EQ(WIRE_DATA_MAX, 1048576);
+	ASSERT_EQ(WIRE_CONTROL_MAX, 8388608);
+}
+
 TEST(integers_little_endian)
 {
 	static const int64_t values[] = {0,   1,         -1,        255,
