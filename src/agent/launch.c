@@ -307,7 +307,7 @@ static int publish(struct launch *l, struct reservation *r, struct agent_fail *f
 static void become_supervisor(struct conn *c, struct launch *l, const struct tree_level *lv) attr_noreturn;
 static void become_supervisor(struct conn *c, struct launch *l, const struct tree_level *lv)
 {
-	int keep[16 + SPAWN_GROUPS_MAX], n = 0;
+	int keep[16 + GROUP_FDS_MAX], n = 0;
 
 	l->level = lv->level;
 	l->own_mnt = lv->own_mnt;
@@ -320,13 +320,7 @@ static void become_supervisor(struct conn *c, struct launch *l, const struct tre
 	keep[n++] = l->infd;
 	keep[n++] = l->listenfd;
 	keep[n++] = l->answerfd;
-	keep[n++] = l->group.memory;
-	keep[n++] = l->group.pids;
-	keep[n++] = l->group.cpuacct;
-	keep[n++] = l->group.kill;
-	keep[n++] = l->group.oom;
-	for (size_t i = 0; i < l->group.n; i++)
-		keep[n++] = l->group.procs[i];
+	n += (int)group_fds(&l->group, keep + n);
 	fds_keep(keep, (size_t)n);
 	buf_done(&c->in);
 	buf_done(&c->out);
@@ -467,7 +461,7 @@ int verb_launch(struct conn *c, const uint8_t *p, size_t n)
 	int ret;
 
 	l.startup_due = now_ms();
-	l.group = (struct group){.memory = -1, .pids = -1, .cpuacct = -1, .kill = -1, .oom = -1};
+	l.group = (struct group)GROUP_NONE;
 	if (take_spec(&l, p, n, &f) < 0) {
 		ret = refuse_bad_spec(c, p, n, &f);
 		close_launch(&l);

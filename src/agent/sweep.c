@@ -201,8 +201,9 @@ void tree_signal(int level, int kill_fd, int signo)
 			kill(-1, SIGCONT);
 		return;
 	}
-	if (signo == SIGKILL && kill_fd >= 0 && write(kill_fd, "1", 1) == 1)
-		return;
+	/* What has moved itself out of the group is still below us. */
+	if (signo == SIGKILL && kill_fd >= 0)
+		(void)!write(kill_fd, "1", 1);
 	sweep(signo);
 }
 
