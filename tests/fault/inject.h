@@ -184,12 +184,14 @@ static UNUSED struct inject *inject_new(enum inject_who who, unsigned nth, int e
 static UNUSED void inject_start(struct inject *in, int (*fn)(void *), void *arg)
 {
 	int sock[2], go[2], fd;
+	pid_t pid;
 	char byte;
 
 	ASSERT_OK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock));
 	ASSERT_OK(pipe2(go, O_CLOEXEC));
-	in->child = ASSERT_OK(fork());
-	if (in->child == 0) {
+	/* Not assigned by the child: the struct is shared. */
+	pid = ASSERT_OK(fork());
+	if (pid == 0) {
 		B = NULL;
 		S = NULL;
 		close(go[1]);
@@ -204,16 +206,18 @@ static UNUSED void inject_start(struct inject *in, int (*fn)(void *), void *arg)
 			_exit(fn(arg));
 		_exit(99);
 	}
+	in->child = pid;
 	close(sock[1]);
 	fd = inject_recv_fd(sock[0]);
 	close(sock[0]);
 	if (fd < 0)
 		FAIL("no seccomp listener");
-	in->servant = ASSERT_OK(fork());
-	if (in->servant == 0) {
+	pid = ASSERT_OK(fork());
+	if (pid == 0) {
 		close(go[1]);
 		inject_serve(in, fd);
 	}
+	in->servant = pid;
 	close(fd);
 	close(go[0]);
 	close(go[1]);
