@@ -47,7 +47,7 @@ static inline bool wire_w_ok(const struct wire_w *w) { return w->len <= w->cap; 
 
 /* Raw bytes, no key. */
 void wire_w_raw(struct wire_w *w, const void *p, size_t n);
-/* One field. n must fit 32 bits. */
+/* One field. With an n that 32 bits cannot hold the writer fails for good: len becomes SIZE_MAX. */
 void wire_w_bytes(struct wire_w *w, uint16_t key, const void *p, size_t n);
 void wire_w_str(struct wire_w *w, uint16_t key, const char *s);	/* NULL: nothing is written */
 void wire_w_int(struct wire_w *w, uint16_t key, int64_t v);
@@ -59,7 +59,8 @@ size_t wire_w_frame_begin(struct wire_w *w, uint8_t type);
 void wire_w_frame_end(struct wire_w *w, size_t pos);
 
 /* Parses a frame header. Returns 0 and the type and payload length, or -1 when it is no valid header (reserved
- * bytes not zero, length above the limit of its type). h has WIRE_FRAME_HEADER bytes. */
+ * bytes not zero, length above the limit of its type). Types that are not known pass: their frames can be skipped. h has
+ * WIRE_FRAME_HEADER bytes. */
 int wire_frame_header(const uint8_t *h, uint8_t *ret_type, uint32_t *ret_len);
 
 /* Bytes of somebody else's memory. */
@@ -84,7 +85,7 @@ bool wire_slice_int(struct wire_slice v, int64_t *ret);
 bool wire_slice_is_text(struct wire_slice v);
 /* True when the whole payload is well formed. */
 bool wire_fields_valid(const void *p, size_t n);
-/* First field with this key in a payload; false when there is none. */
+/* First field with this key in a payload; false when there is none before its end or its first malformed byte. */
 bool wire_find(const void *p, size_t n, uint16_t key, struct wire_slice *ret);
 /* The same for an integer, with a default for "absent or malformed". */
 int64_t wire_find_int(const void *p, size_t n, uint16_t key, int64_t dflt);
