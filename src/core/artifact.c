@@ -2,8 +2,9 @@
 /*
  * artifact.c: from a directory to a sorted list, a manifest and a hash.
  *
- * Invariants: nothing is opened through a link below the artifact's directory; an entry is what one fstatat(2) saw (files: what the hashing saw); entries
- * are sorted by path bytes before anything is made of them. A tree that has not changed costs one fstatat per entry: the cache answers for the
+ * Invariants: nothing is opened through a link below the artifact's directory; an entry is what one
+ * fstatat(2) saw (files: what the hashing saw); entries are sorted by path bytes before anything is
+ * made of them. A tree that has not changed costs one fstatat per entry: the cache answers for the
  * contents. It writes nothing but the cache, and a cache that cannot be written is no failure.
  */
 #include "core/artifact.h"
@@ -28,7 +29,7 @@
 #include "wire/manifest.h"
 
 #define CHUNK_SIZE (64u * 1024)
-#define MODULES	   "node_modules"
+#define MODULES    "node_modules"
 /* Files of an artifact; the manifest and the cache are held in memory. */
 #define ENTRIES_MAX 4000000u
 
@@ -73,8 +74,8 @@ static const char *keep(struct artifact *a, const char *s, size_t len)
 static int add_entry(struct artifact *a, const struct artifact_entry *e, struct berth_error *err)
 {
 	if (a->n == ENTRIES_MAX)
-		return berth_fail(err, BERTH_E_TOO_LARGE, "artifact %s: more than %u entries", a->dir,
-				  ENTRIES_MAX);
+		return berth_fail(err, BERTH_E_TOO_LARGE, "artifact %s: more than %u entries",
+				  a->dir, ENTRIES_MAX);
 	if (a->n == a->cap) {
 		size_t cap = a->cap ? a->cap * 2 : 64;
 		struct artifact_entry *p = mem_reallocarray(a->entries, cap, sizeof(*p));
@@ -178,8 +179,8 @@ static int look_at(struct walk *w, int dirfd, const char *name, size_t path_len,
 	struct stat st;
 
 	if (len >= sizeof(w->path))
-		return berth_fail(err, BERTH_E_INVALID, "artifact %s: the path of \"%s\" is too long",
-				  w->a->dir, name);
+		return berth_fail(err, BERTH_E_INVALID,
+				  "artifact %s: the path of \"%s\" is too long", w->a->dir, name);
 	if (path_len)
 		w->path[path_len] = '/';
 	memcpy(w->path + len - n, name, n + 1);
@@ -230,7 +231,8 @@ static int walk_dir(struct walk *w, int fd, size_t path_len, unsigned depth,
 /* The ignore file, when there is one; through no link. */
 static int load_ignore(struct walk *w, struct berth_error *err)
 {
-	auto_close int fd = open_beneath_nolinks(w->a->dirfd, IGNORE_FILE, O_RDONLY | O_NONBLOCK, 0);
+	auto_close int fd =
+		open_beneath_nolinks(w->a->dirfd, IGNORE_FILE, O_RDONLY | O_NONBLOCK, 0);
 	auto_free char *text = NULL;
 	struct stat st;
 	ssize_t n;
@@ -431,8 +433,8 @@ static int hash_tree(struct artifact *a, struct berth_error *err)
 
 		if (!n) {
 			sha256_done(&sha);
-			return berth_fail(err, BERTH_E_INTERNAL, "artifact %s: an entry is too long",
-					  a->dir);
+			return berth_fail(err, BERTH_E_INTERNAL,
+					  "artifact %s: an entry is too long", a->dir);
 		}
 		sha256_add(&sha, buf, n);
 	}
@@ -451,9 +453,10 @@ static int open_dir(struct artifact *a, struct berth_error *err)
 	e = errno;
 	if (e == ENOTDIR)
 		return berth_fail(err, BERTH_E_INVALID, "artifact %s: not a directory", a->dir);
-	return berth_fail_errno(err, e == ENOENT || e == ELOOP ? BERTH_E_INVALID
-				     : e == EACCES	       ? BERTH_E_PERM
-							       : 0,
+	return berth_fail_errno(err,
+				e == ENOENT || e == ELOOP ? BERTH_E_INVALID
+				: e == EACCES             ? BERTH_E_PERM
+							  : 0,
 				e, "artifact %s", a->dir);
 }
 

@@ -2,8 +2,8 @@
 /*
  * copy.c: the rules of names, and asking about paths in the sandbox.
  *
- * Invariants: what comes from the sandbox is bytes from a stranger: a type that is none of ours is COPY_OTHER, modes are cut to permission bits.
- * It moves no contents: copy_in.c and copy_out.c do.
+ * Invariants: what comes from the sandbox is bytes from a stranger: a type that is none of ours is
+ * COPY_OTHER, modes are cut to permission bits. It moves no contents: copy_in.c and copy_out.c do.
  */
 #include "core/copy.h"
 
@@ -21,7 +21,8 @@ int copier_init(struct copier *c, struct berth_sandbox *s, const char *id, const
 	*c = (struct copier){.id = id, .err = err};
 	if (id && !valid_execution_id(id))
 		return berth_fail(err, BERTH_E_INVALID,
-				  "the execution id \"%s\" is not [A-Za-z0-9][A-Za-z0-9._-]{0,127}", id);
+				  "the execution id \"%s\" is not [A-Za-z0-9][A-Za-z0-9._-]{0,127}",
+				  id);
 	if (id && !path_stays_inside(*remote ? remote : "."))
 		return berth_fail(err, BERTH_E_INVALID,
 				  "the path \"%s\" leaves the directory of the execution", remote);

@@ -2,8 +2,10 @@
 /*
  * copy_in.c: berth_copy_in(): from here into a sandbox.
  *
- * Invariants: below SRC no link is followed; a directory is made in the sandbox before anything is put into it, and the agent refuses one that is a link
- * there, so nothing is written through a link. Directories that were made get their mode and mtime when they are full. What was copied before a failure stays.
+ * Invariants: below SRC no link is followed; a directory is made in the sandbox before anything is
+ * put into it, and the agent refuses one that is a link there, so nothing is written through a
+ * link. Directories that were made get their mode and mtime when they are full. What was copied
+ * before a failure stays.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -102,7 +104,8 @@ static int put_link(struct copier *c, int dirfd, const char *name, const struct 
 	return road_ask(c->road, WIRE_SYMLINK, &w, deadline_from_ms(COPY_STALL_MS), NULL, c->err);
 }
 
-/* full: the directory is complete and gets what it had; else it is made so that it can be filled. */
+/* full: the directory is complete and gets what it had; else it is made so that it can be filled.
+ */
 static int put_dir(struct copier *c, const struct copy_stat *st, const char *remote, bool full)
 {
 	uint8_t buf[COPY_FIELDS_MAX];

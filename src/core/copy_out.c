@@ -2,9 +2,10 @@
 /*
  * copy_out.c: berth_copy_out(): from a sandbox to here.
  *
- * Invariants: the sandbox is not trusted with our file system. Below DST every directory is opened by its name from its parent, never through a link; names
- * come one at a time and may not be "", ".", "..", nor hold a '/'; a file is written under a temporary name and renamed when its hash was right, so nothing is
- * written through what was there. What was copied before a failure stays.
+ * Invariants: the sandbox is not trusted with our file system. Below DST every directory is opened
+ * by its name from its parent, never through a link; names come one at a time and may not be "",
+ * ".", "..", nor hold a '/'; a file is written under a temporary name and renamed when its hash was
+ * right, so nothing is written through what was there. What was copied before a failure stays.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +50,7 @@ BERTH_DEFINE_AUTO(listing, struct listing, listing_done);
 
 static int fail_local(struct copier *c, int e, const char *what, const char *path)
 {
-	int code = e == EACCES || e == EPERM			? BERTH_E_PERM
+	int code = e == EACCES || e == EPERM                                  ? BERTH_E_PERM
 		   : e == EEXIST || e == ELOOP || e == ENOTDIR || e == EISDIR ? BERTH_E_CONFLICT
 									      : 0;
 
@@ -74,8 +75,8 @@ static int listing_add(struct copier *c, struct listing *l, struct wire_slice ev
 		return berth_fail(c->err, BERTH_E_PROTOCOL, "the sandbox listed a link to nowhere");
 	if (l->n == l->cap) {
 		size_t cap = l->cap ? l->cap * 2 : 32;
-		struct listed *v = cap > LISTED_MAX ? NULL
-						    : mem_reallocarray(l->v, cap, sizeof(*v));
+		struct listed *v =
+			cap > LISTED_MAX ? NULL : mem_reallocarray(l->v, cap, sizeof(*v));
 
 		if (!v)
 			return berth_fail_nomem(c->err);
@@ -308,7 +309,8 @@ static int split(const char *target, char **ret_dir, char **ret_name)
 	return *ret_dir && *ret_name ? 0 : BERTH_E_NOMEM;
 }
 
-/* The directory that DST lies in, made when it is not there. The caller's own path: links in it mean what they mean. */
+/* The directory that DST lies in, made when it is not there. The caller's own path: links in it
+ * mean what they mean. */
 static int open_parent(struct copier *c, const char *target, int *ret_fd, char **ret_name)
 {
 	auto_free char *dir = NULL;
@@ -339,7 +341,8 @@ static int get_any(struct copier *c, const char *remote, const struct copy_stat 
 	case COPY_FILE:
 		return get_file(c, remote, fd, name, target, *st);
 	case COPY_DIR:
-		return get_dir(c, remote, fd, name, c->into_existing ? 0 : O_NOFOLLOW, target, st, 0);
+		return get_dir(c, remote, fd, name, c->into_existing ? 0 : O_NOFOLLOW, target, st,
+			       0);
 	case COPY_LINK:
 		r = remote_link_target(c, remote, &link);
 		return r < 0 ? r : make_link(c, fd, name, target, link, st->mtime_ns);
@@ -362,10 +365,12 @@ int berth_copy_out(struct berth_sandbox *s, const char *id, const char *remote, 
 		there = S_ISDIR(st.st_mode) ? COPY_DIR : COPY_FILE;
 	if ((r = copier_init(&c, s, id, remote, err)) < 0 ||
 	    (r = copy_remote_stat(&c, remote,
-				  copy_ends_in_slash(remote) || copy_means_inside(remote), &src)) < 0)
+				  copy_ends_in_slash(remote) || copy_means_inside(remote), &src)) <
+		    0)
 		return r;
 	if (src.kind == COPY_NOTHING)
-		return berth_fail(err, BERTH_E_NOT_FOUND, "there is no \"%s\" in the sandbox", remote);
+		return berth_fail(err, BERTH_E_NOT_FOUND, "there is no \"%s\" in the sandbox",
+				  remote);
 	r = copy_target(remote, src.kind, local, there, &target, err);
 	if (r < 0)
 		return r;

@@ -2,8 +2,9 @@
 /*
  * delivery.c: launch, and bring what was missing.
  *
- * Invariants: the launch is asked for first, so that a taken id, another request under it or a limit that cannot be enforced is known before anything in
- * the sandbox changes. Tree and layer are each brought a few times at most: something that vanishes as often as it is brought is said.
+ * Invariants: the launch is asked for first, so that a taken id, another request under it or a
+ * limit that cannot be enforced is known before anything in the sandbox changes. Tree and layer are
+ * each brought a few times at most: something that vanishes as often as it is brought is said.
  */
 #include "core/deploy.h"
 
@@ -33,9 +34,10 @@ static int bring_tree(const struct delivery *d, struct berth_deploy_result *ret,
 	int r;
 
 	if (!d->a)
-		return berth_fail(err, BERTH_E_PRECONDITION,
-				  "the artifact of the recorded execution is not in the sandbox any "
-				  "more: deploy it again");
+		return berth_fail(
+			err, BERTH_E_PRECONDITION,
+			"the artifact of the recorded execution is not in the sandbox any "
+			"more: deploy it again");
 	r = upload_artifact(d->s, d->a, d->progress, err);
 	if (r == UPLOAD_CHANGED)
 		return DELIVERY_CHANGED;
@@ -50,8 +52,11 @@ static int bring_layer(const struct delivery *d, struct berth_deploy_result *ret
 		       struct berth_error *err)
 {
 	char message[INSTALL_MESSAGE_MAX];
-	int r = install_run(d->s, d->l->tree, d->l->layer, d->l->install, d->install_timeout_ms,
-			    d->progress, message, err);
+	int r;
+
+	progress_bytes(d->progress, "install", 0, 0);
+	r = install_run(d->s, d->l->tree, d->l->layer, d->l->install, d->install_timeout_ms,
+			d->progress, message, err);
 
 	if (r == INSTALL_NEEDS_TREE)
 		return bring_tree(d, ret, err);
@@ -65,8 +70,12 @@ static int bring_layer(const struct delivery *d, struct berth_deploy_result *ret
 static int one_round(const struct delivery *d, bool init_is_life, struct berth_deploy_result *ret,
 		     struct berth_error *err)
 {
-	int r = launch_run(d->s, d->l, init_is_life, &ret->status, &ret->existed, err);
+	int r;
 
+	/* The contract of the callback: told before every launch (berth run must know what it can
+	 * interrupt). */
+	progress_bytes(d->progress, "launch", 0, 0);
+	r = launch_run(d->s, d->l, init_is_life, &ret->status, &ret->existed, err);
 	switch (r) {
 	case LAUNCH_NEEDS_TREE:
 		return bring_tree(d, ret, err);
@@ -110,7 +119,6 @@ int delivery_run(const struct delivery *d, struct berth_deploy_result *ret, stru
 	if (r < 0)
 		return r;
 	describe_sandbox(d->s, &result, &init_is_life);
-	progress_bytes(d->progress, "launch", 0, 0);
 	r = STEP_AGAIN;
 	for (int i = 0; r == STEP_AGAIN && i < ROUNDS_MAX; i++)
 		r = one_round(d, init_is_life, &result, err);

@@ -2,8 +2,9 @@
 /*
  * deploy.c: berth_deploy().
  *
- * Invariants: the request is checked whole, and input and artifact are read, before the sandbox is even started; an artifact that changes while it is sent
- * is read once more. It knows the order of things; how each is done stands in launch.c, artifact.c, install.c and delivery.c.
+ * Invariants: the request is checked whole, and input and artifact are read, before the sandbox is
+ * even started; an artifact that changes while it is sent is read once more. It knows the order of
+ * things; how each is done stands in launch.c, artifact.c, install.c and delivery.c.
  */
 #include "core/deploy.h"
 
@@ -137,7 +138,7 @@ static int load(struct berth_sandbox *s, const struct berth_deploy_request *q, s
 		struct artifact **ret, struct berth_error *err)
 {
 	struct artifact_options o = {
-		.modules = !q->install	    ? ARTIFACT_MODULES_AUTO
+		.modules = !q->install     ? ARTIFACT_MODULES_AUTO
 			   : q->install[0] ? ARTIFACT_MODULES_LEAVE
 					   : ARTIFACT_MODULES_KEEP,
 		.state_dir = berth_state_dir(s->b),
@@ -163,7 +164,8 @@ static int name_layer(struct berth_sandbox *s, const struct artifact *a, struct 
 	int r = install_facts_get(s, a->tree, &facts, err);
 
 	if (r == 0)
-		r = install_key(a, l->install, (struct wire_slice){facts.reply, facts.n}, layer, err);
+		r = install_key(a, l->install, (struct wire_slice){facts.reply, facts.n}, layer,
+				err);
 	if (r == 0)
 		l->layer = layer;
 	return r;

@@ -2,10 +2,11 @@
 /*
  * filehash.c: SHA-256 of files, each checked to have stood still meanwhile.
  *
- * Invariants: a file counts as read only when size, mtime and ctime were the same before and after, and as many bytes came as the size says; it gets
- * two attempts. Threads take the next job from a counter, write only into their own job, and use no allocation hook (their memory is there before they
- * start). All signals are blocked in them: the caller's handlers are the caller's business. No thread outlives filehash_run().
- * It knows no cache and no tree.
+ * Invariants: a file counts as read only when size, mtime and ctime were the same before and after,
+ * and as many bytes came as the size says; it gets two attempts. Threads take the next job from a
+ * counter, write only into their own job, and use no allocation hook (their memory is there before
+ * they start). All signals are blocked in them: the caller's handlers are the caller's business. No
+ * thread outlives filehash_run(). It knows no cache and no tree.
  */
 #include "core/filehash.h"
 
@@ -26,7 +27,8 @@
 
 #define READ_CHUNK  (256u * 1024)
 #define THREADS_MAX 2u
-/* Below this a second thread costs more than it saves (a thread: 50 µs; 1 MB: 0.8 ms; a small file: 10 µs). */
+/* Below this a second thread costs more than it saves (a thread: 50 µs; 1 MB: 0.8 ms; a small file:
+ * 10 µs). */
 #define PARALLEL_BYTES (2u << 20)
 #define PARALLEL_FILES 200u
 
@@ -37,7 +39,7 @@ struct shared {
 	atomic_size_t next;
 	atomic_uint_fast64_t done;
 	atomic_size_t failed_at; /* position of the first failure, SIZE_MAX: none */
-	pthread_mutex_t lock;	 /* of err */
+	pthread_mutex_t lock;    /* of err */
 	struct berth_error err;
 	int rc;
 };

@@ -7,10 +7,10 @@
 #include "core/artifact.h"
 
 struct filehash {
-	int dirfd;	 /* of the artifact */
-	const char *dir; /* for messages */
-	bool fine;	 /* file_times_fine() of dirfd */
-	uint64_t dev;	 /* of dirfd: on another device times are taken for coarse */
+	int dirfd;                    /* of the artifact */
+	const char *dir;              /* for messages */
+	bool fine;                    /* file_times_fine() of dirfd */
+	uint64_t dev;                 /* of dirfd: on another device times are taken for coarse */
 	struct artifact_entry **jobs; /* files; key is what the walk saw */
 	size_t n;
 	uint64_t bytes; /* by the walk */
@@ -20,8 +20,8 @@ struct filehash {
 };
 
 /*
- * Hashes every job: fills sha256, settled, and key, x bit and mtime as they were then. The first failure (by position) is *err; the others
- * are stopped. sha256_load() must have succeeded.
+ * Hashes every job: fills sha256, settled, and key, x bit and mtime as they were then. The first
+ * failure (by position) is *err; the others are stopped. sha256_load() must have succeeded.
  */
 int filehash_run(const struct filehash *f, struct berth_error *err) attr_warn_unused;
 

@@ -2,9 +2,10 @@
 /*
  * hashcache.c: the memory of file hashes.
  *
- * A cache file, little endian: "berthhc1", u64 number of rows, the rows (u64 device, inode, size, i64 mtime and ctime in ns, 32 bytes
- * SHA-256) sorted by (inode, device, …), u64 XXH3-64 over everything before. Written whole, under a temporary name, and renamed: readers see the old or
- * the new one, and of two writers the last one wins.
+ * A cache file, little endian: "berthhc1", u64 number of rows, the rows (u64 device, inode, size,
+ * i64 mtime and ctime in ns, 32 bytes SHA-256) sorted by (inode, device, …), u64 XXH3-64 over
+ * everything before. Written whole, under a temporary name, and renamed: readers see the old or the
+ * new one, and of two writers the last one wins.
  *
  * It does not decide when to look or what to read: artifact.c does.
  */
@@ -81,8 +82,8 @@ bool file_key_settled(const struct file_key *k, int64_t looked_ns, bool fine)
 bool file_times_fine(int fd)
 {
 	static const uint32_t kernel_clock[] = {
-		EXT4_SUPER_MAGIC,  XFS_SUPER_MAGIC,	 BTRFS_SUPER_MAGIC, TMPFS_MAGIC,
-		F2FS_SUPER_MAGIC,  OVERLAYFS_SUPER_MAGIC, BCACHEFS_SUPER_MAGIC, ZFS_SUPER_MAGIC,
+		EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,       BTRFS_SUPER_MAGIC,    TMPFS_MAGIC,
+		F2FS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, BCACHEFS_SUPER_MAGIC, ZFS_SUPER_MAGIC,
 	};
 	struct statfs fs;
 
@@ -125,8 +126,8 @@ static int cmp_row(const void *a, const void *b)
 /* STATE/cache/hashes/DEV-INO; NULL = no memory. */
 static char *cache_path(const char *state_dir, const struct stat *root)
 {
-	return mem_printf("%s/cache/hashes/%" PRIx64 "-%" PRIx64, state_dir,
-			  (uint64_t)root->st_dev, (uint64_t)root->st_ino);
+	return mem_printf("%s/cache/hashes/%" PRIx64 "-%" PRIx64, state_dir, (uint64_t)root->st_dev,
+			  (uint64_t)root->st_ino);
 }
 
 static void row_put(uint8_t *p, const struct hashcache_row *row)

@@ -2,9 +2,10 @@
 /*
  * ignore.c: the rules of .berthignore.
  *
- * Invariants: rules are kept in file order; the last match decides. A rule's pattern has its leading and trailing '/' taken off.
- * The matcher's work is bounded: after a '*' only the last one is tried again, and "**" restarts at component ends only.
- * It does not read files and does not walk.
+ * Invariants: rules are kept in file order; the last match decides. A rule's pattern has its
+ * leading and trailing '/' taken off. The matcher's work is bounded: after a '*' only the last one
+ * is tried again, and "**" restarts at component ends only. It does not read files and does not
+ * walk.
  */
 #include "core/ignore.h"
 
@@ -24,7 +25,8 @@ struct ignore {
 	size_t n, cap;
 };
 
-/* One bracket expression at *p (behind the '['). 1 match, 0 no match, -1 it never ends: '[' is then an ordinary character. */
+/* One bracket expression at *p (behind the '['). 1 match, 0 no match, -1 it never ends: '[' is then
+ * an ordinary character. */
 static int match_bracket(const char **p, unsigned char c)
 {
 	const char *s = *p;
@@ -48,7 +50,8 @@ static int match_bracket(const char **p, unsigned char c)
 	return c != '/' && hit != negated;
 }
 
-/* One element of a pattern that is no '*' against one character. The position behind the element, NULL: no match. */
+/* One element of a pattern that is no '*' against one character. The position behind the element,
+ * NULL: no match. */
 static const char *match_one(const char *p, char c)
 {
 	const char *behind;
@@ -75,9 +78,9 @@ static const char *match_one(const char *p, char c)
 }
 
 /*
- * Up to two places to go back to: the last '*' (which may swallow one more byte, never a '/') and the last "**" + '/' (which may
- * swallow up to the next '/'). An earlier one never has to be tried again: what a later one cannot reach from further left it
- * cannot reach at all.
+ * Up to two places to go back to: the last '*' (which may swallow one more byte, never a '/') and
+ * the last "**" + '/' (which may swallow up to the next '/'). An earlier one never has to be tried
+ * again: what a later one cannot reach from further left it cannot reach at all.
  */
 bool ignore_glob(const char *pattern, const char *text)
 {

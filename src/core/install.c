@@ -2,9 +2,11 @@
 /*
  * install.c: the caller's half of dependency installs.
  *
- * Invariants: a key names everything that the result may depend on, so equal keys may share a layer: command, machine, C library, runtimes, and the lock
- * files, or the whole artifact where more than these is looked at. Installs get no environment of the caller's: a layer is shared. The sandbox runs, locks
- * and marks them; a failed one leaves nothing there that could be taken for a layer.
+ * Invariants: a key names everything that the result may depend on, so equal keys may share a
+ * layer: command, machine, C library, runtimes, and the lock files, or the whole artifact where
+ * more than these is looked at. Installs get no environment of the caller's: a layer is shared. The
+ * sandbox runs, locks and marks them; a failed one leaves nothing there that could be taken for a
+ * layer.
  */
 #include "core/install.h"
 
@@ -20,15 +22,15 @@
 
 /* The agent ends an install in time by itself; after that it has to say so. */
 #define INSTALL_SLACK_MS 30000
-#define HAVE_TIMEOUT_MS	 30000
-#define TAIL_MAX	 4096u
+#define HAVE_TIMEOUT_MS  30000
+#define TAIL_MAX         4096u
 
 static const char *const runtimes[] = {"node", "npm", "python3", "pip"};
 
 static const char *const lock_files[] = {
-	"package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml",
-	"yarn.lock",	"bun.lock",	     "bun.lockb",	    ".npmrc",
-	"pyproject.toml", "uv.lock",	     "poetry.lock",
+	"package.json",   "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml",
+	"yarn.lock",      "bun.lock",          "bun.lockb",           ".npmrc",
+	"pyproject.toml", "uv.lock",           "poetry.lock",
 };
 
 int install_facts_get(struct berth_sandbox *s, const char *tree, struct install_facts *ret,
@@ -86,8 +88,8 @@ static bool is_lock_file(const char *path)
 {
 	size_t n = strlen(path);
 
-	if (strncmp(path, "requirements", 12) == 0 && n >= 16 && strcmp(path + n - 4, ".txt") == 0 &&
-	    !strchr(path, '/'))
+	if (strncmp(path, "requirements", 12) == 0 && n >= 16 &&
+	    strcmp(path + n - 4, ".txt") == 0 && !strchr(path, '/'))
 		return true;
 	for (size_t i = 0; i < ARRAY_LEN(lock_files); i++)
 		if (strcmp(path, lock_files[i]) == 0)
@@ -173,7 +175,8 @@ int install_key(const struct artifact *a, const char *command, struct wire_slice
 	return 0;
 }
 
-/* ── running one ───────────────────────────────────────────────────────────────────────────────────── */
+/* ── running one
+ * ───────────────────────────────────────────────────────────────────────────────────── */
 
 /* The last bytes of the output, for the message. */
 struct tail {

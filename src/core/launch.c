@@ -2,10 +2,11 @@
 /*
  * launch.c: a request made of checked parts, its digests and its spec.
  *
- * Invariants: everything is checked before the first byte goes anywhere; no message has an environment value, an argument's text or input in it
- * (names and positions only). A part's digest is SHA-256(salt, name, NUL, value), so that a record gives nothing of a value away and two records cannot be
- * compared with each other. Values have one form: env sorted and without doubles, paths in normal form, numbers as 8 bytes.
- * Talking to the agent is launch_run.c's.
+ * Invariants: everything is checked before the first byte goes anywhere; no message has an
+ * environment value, an argument's text or input in it (names and positions only). A part's digest
+ * is SHA-256(salt, name, NUL, value), so that a record gives nothing of a value away and two
+ * records cannot be compared with each other. Values have one form: env sorted and without doubles,
+ * paths in normal form, numbers as 8 bytes. Talking to the agent is launch_run.c's.
  */
 #include "core/launch.h"
 
@@ -18,7 +19,8 @@
 #include "base/parse.h"
 #include "base/path.h"
 
-/* The kernel's limit for argv and envp together is a quarter of the stack's, 8 MiB where nobody changed it; each string costs a pointer. */
+/* The kernel's limit for argv and envp together is a quarter of the stack's, 8 MiB where nobody
+ * changed it; each string costs a pointer. */
 #define EXEC_TOTAL_MAX (2u * 1024 * 1024)
 /* What the sandbox adds: its own environment, the program's path, the auxiliary vector. */
 #define EXEC_TOTAL_RESERVE (32u * 1024)
@@ -90,11 +92,13 @@ int launch_set_env(struct launch *l, const char *key_value, struct berth_error *
 	size_t name = eq ? (size_t)(eq - key_value) : strlen(key_value), n = strlen(key_value);
 	int r;
 
-	/* What stands in the place of a name may be a value that was quoted badly: it is not shown. */
+	/* What stands in the place of a name may be a value that was quoted badly: it is not shown.
+	 */
 	if (!eq || !valid_env_name(key_value, name))
-		return berth_fail(err, BERTH_E_INVALID,
-				  "an environment variable is not NAME=VALUE with a name of letters, "
-				  "digits and _");
+		return berth_fail(
+			err, BERTH_E_INVALID,
+			"an environment variable is not NAME=VALUE with a name of letters, "
+			"digits and _");
 	if (n >= ARG_STRING_MAX)
 		return berth_fail(err, BERTH_E_INVALID,
 				  "environment variable %.*s is %zu bytes long with its name; the "
@@ -240,7 +244,8 @@ int launch_set_input(struct launch *l, int kind, const char *path, const void *b
 	return 0;
 }
 
-/* ── digests ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── digests
+ * ───────────────────────────────────────────────────────────────────────────────────────── */
 
 static void add_u64(struct sha256 *h, uint64_t v)
 {
@@ -269,7 +274,7 @@ static void add_input(struct sha256 *h, const struct launch *l)
 
 static void add_limits(struct sha256 *h, const struct launch *l)
 {
-	const int64_t v[] = {l->memory,	     l->pids,	   l->cpus_milli,
+	const int64_t v[] = {l->memory,      l->pids,      l->cpus_milli,
 			     l->cpu_time_ms, l->file_size, l->open_files};
 
 	for (size_t i = 0; i < ARRAY_LEN(v); i++)
@@ -379,7 +384,8 @@ int launch_compare(const struct launch *l, struct wire_slice spec, const char **
 	return 0;
 }
 
-/* ── the spec ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── the spec
+ * ──────────────────────────────────────────────────────────────────────────────────────── */
 
 struct digests {
 	uint8_t of[LAUNCH_PARTS][SHA256_LEN];
@@ -391,9 +397,9 @@ static void put_limits(struct wire_w *w, const struct launch *l)
 		uint16_t key;
 		int64_t v;
 	} limits[] = {
-		{SK_MEMORY, l->memory},		  {SK_PIDS, l->pids},
-		{SK_CPUS_MILLI, l->cpus_milli},	  {SK_CPU_TIME_MS, l->cpu_time_ms},
-		{SK_FILE_SIZE, l->file_size},	  {SK_OPEN_FILES, l->open_files},
+		{SK_MEMORY, l->memory},         {SK_PIDS, l->pids},
+		{SK_CPUS_MILLI, l->cpus_milli}, {SK_CPU_TIME_MS, l->cpu_time_ms},
+		{SK_FILE_SIZE, l->file_size},   {SK_OPEN_FILES, l->open_files},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(limits); i++)

@@ -2,8 +2,9 @@
 /*
  * launch_run.c: asking for a launch until there is an answer.
  *
- * Invariants: every attempt carries the same id, so at most one of them reserves it; the others are told EXISTED and launch nothing. Only a broken stream
- * is followed by another attempt; an ERROR of the agent and a passed deadline are answers. What an existing record is compared with is the
+ * Invariants: every attempt carries the same id, so at most one of them reserves it; the others are
+ * told EXISTED and launch nothing. Only a broken stream is followed by another attempt; an ERROR of
+ * the agent and a passed deadline are answers. What an existing record is compared with is the
  * digests in it, never a guess.
  */
 #include "core/launch.h"
@@ -115,8 +116,8 @@ static int take_reply(struct asking *a, struct road *road, struct wire_slice rep
 		spec = reply_spec(reply);
 		r = launch_compare(a->l, spec, &text, a->err);
 		if (r > 0)
-			return berth_fail(a->err, BERTH_E_CONFLICT, "execution \"%s\" exists with %s",
-					  a->l->id, text);
+			return berth_fail(a->err, BERTH_E_CONFLICT,
+					  "execution \"%s\" exists with %s", a->l->id, text);
 		if (r < 0)
 			return r;
 	}

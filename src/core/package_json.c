@@ -2,8 +2,9 @@
 /*
  * package_json.c: a scanner that finds keys and strings in JSON, no parser.
  *
- * Invariants: one pass, no memory but the nesting; every doubt is answered with "true", which costs an install that could have been
- * saved and is never wrong. It does not decode escapes and does not validate numbers.
+ * Invariants: one pass, no memory but the nesting; every doubt is answered with "true", which costs
+ * an install that could have been saved and is never wrong. It does not decode escapes and does not
+ * validate numbers.
  */
 #include "core/package_json.h"
 
@@ -46,8 +47,8 @@ static bool is_one_of(struct text t, const char *const *list, size_t n)
 static bool runs_at_install(struct text t)
 {
 	static const char *const names[] = {
-		"preinstall", "install",    "postinstall", "prepublish",
-		"preprepare", "prepare",    "postprepare", "dependencies",
+		"preinstall", "install", "postinstall", "prepublish",
+		"preprepare", "prepare", "postprepare", "dependencies",
 	};
 
 	return is_one_of(t, names, ARRAY_LEN(names));

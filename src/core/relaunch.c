@@ -2,9 +2,11 @@
 /*
  * relaunch.c: berth_relaunch(): a recorded request under a new id.
  *
- * Invariants: command, environment, workdir, artifact, install, limits and times come from the record's spec; what is given replaces it. The recorded input
- * never leaves the sandbox: the agent copies it (SK_FROM), and its digest is taken over together with the salt that it was made with, so that
- * the new record can be compared with the same relaunch again. A variable whose value is neither recorded nor given is an error, before anything is asked.
+ * Invariants: command, environment, workdir, artifact, install, limits and times come from the
+ * record's spec; what is given replaces it. The recorded input never leaves the sandbox: the agent
+ * copies it (SK_FROM), and its digest is taken over together with the salt that it was made with,
+ * so that the new record can be compared with the same relaunch again. A variable whose value is
+ * neither recorded nor given is an error, before anything is asked.
  */
 #include "core/deploy.h"
 
@@ -56,7 +58,8 @@ static int fetch(struct berth_sandbox *s, const char *id, struct recorded *rec,
 	spec = reply_spec((struct wire_slice){rec->reply, n});
 	if (!spec.n || spec_decode(spec.p, spec.n, &rec->spec, &why) < 0)
 		return berth_fail(err, BERTH_E_PRECONDITION,
-				  "the record of \"%s\" has no spec that can be launched again", id);
+				  "the record of \"%s\" has no spec that can be launched again",
+				  id);
 	if (!rec->spec.tree.n)
 		return berth_fail(err, BERTH_E_PRECONDITION,
 				  "the record of \"%s\" was not made from an artifact", id);
@@ -76,8 +79,9 @@ static int take_args(struct launch *l, const struct spec *spec, struct berth_err
 		int r = strv_addn(&l->args, (const char *)v.p, v.n);
 
 		if (r < 0)
-			return r == BERTH_E_NOMEM ? berth_fail_nomem(err)
-						  : berth_fail(err, r, "the recorded command is wrong");
+			return r == BERTH_E_NOMEM
+				       ? berth_fail_nomem(err)
+				       : berth_fail(err, r, "the recorded command is wrong");
 	}
 	return 0;
 }
@@ -128,8 +132,8 @@ static int check_env(const struct launch *l, const struct spec *spec, const char
 			continue;
 		n++;
 		/* more names than fit a message: the first ones are named */
-		if (strbuf_addf(&missing, "%s%.*s", n > 1 ? ", " : "", (int)MIN_OF(v.n, (size_t)128),
-				(const char *)v.p) == BERTH_E_NOMEM)
+		if (strbuf_addf(&missing, "%s%.*s", n > 1 ? ", " : "",
+				(int)MIN_OF(v.n, (size_t)128), (const char *)v.p) == BERTH_E_NOMEM)
 			return berth_fail_nomem(err);
 	}
 	if (!n)
@@ -162,8 +166,8 @@ static int take_input(struct launch *l, const struct spec *spec,
 		      const struct berth_relaunch_request *q, struct berth_error *err)
 {
 	if (q->input_given)
-		return launch_set_input(l, (int)q->input_kind, q->input_path, q->input, q->input_len,
-					q->input_limit, err);
+		return launch_set_input(l, (int)q->input_kind, q->input_path, q->input,
+					q->input_len, q->input_limit, err);
 	if (spec->input_kind == SPEC_INPUT_NONE)
 		return launch_set_input(l, SPEC_INPUT_NONE, NULL, NULL, 0, 0, err);
 	l->input_kind = (int)spec->input_kind;
@@ -225,7 +229,7 @@ static int check(const struct berth_relaunch_request *q, struct berth_error *err
 		return berth_fail(err, BERTH_E_INVALID,
 				  "the execution id \"%s\" is not [A-Za-z0-9][A-Za-z0-9._-]{0,127}",
 				  q->id && !valid_execution_id(q->id) ? q->id
-				  : q->new_id			      ? q->new_id
+				  : q->new_id                         ? q->new_id
 								      : "");
 	if (strcmp(q->id, q->new_id) == 0)
 		return berth_fail(err, BERTH_E_INVALID,

@@ -2,12 +2,12 @@
 /*
  * sha256.c: SHA-256 out of a libcrypto that is opened with dlopen(3) on first use.
  *
- * The plain SHA256_* functions are taken where they exist: they need no provider, no configuration file and no
- * initialisation (measured: first digest 0.01 ms after the dlopen, 1.0 ms through EVP), and use the same assembly.
- * EVP stands behind them for a libcrypto that has dropped them.
+ * The plain SHA256_* functions are taken where they exist: they need no provider, no configuration
+ * file and no initialisation (measured: first digest 0.01 ms after the dlopen, 1.0 ms through EVP),
+ * and use the same assembly. EVP stands behind them for a libcrypto that has dropped them.
  *
- * Invariants: api is written once, inside pthread_once, and only read afterwards. The handle is never closed.
- * It does not implement SHA-256, and offers no other algorithm.
+ * Invariants: api is written once, inside pthread_once, and only read afterwards. The handle is
+ * never closed. It does not implement SHA-256, and offers no other algorithm.
  */
 #include "core/sha256.h"
 
@@ -103,7 +103,8 @@ int sha256_load(struct berth_error *err)
 	pthread_once(&once, load);
 	if (loaded)
 		return 0;
-	berth_fail(err, BERTH_E_UNSUPPORTED, "SHA-256: OpenSSL's libcrypto cannot be loaded: %s", why);
+	berth_fail(err, BERTH_E_UNSUPPORTED, "SHA-256: OpenSSL's libcrypto cannot be loaded: %s",
+		   why);
 	berth_error_hint(err, "install it: apt-get install libssl3");
 	return BERTH_E_UNSUPPORTED;
 }

@@ -2,9 +2,10 @@
 /*
  * upload.c: the caller's half of UNPACK.
  *
- * Invariants: contents go out in manifest order, in one buffer of DATA size that small files share. END, with the XXH3-128 of everything, is sent only
- * when every file's bytes had the SHA-256 that the manifest says; without END the sandbox keeps nothing. No file is held open while another is read.
- * It does not decide what to do about a changed file: deploy.c does.
+ * Invariants: contents go out in manifest order, in one buffer of DATA size that small files share.
+ * END, with the XXH3-128 of everything, is sent only when every file's bytes had the SHA-256 that
+ * the manifest says; without END the sandbox keeps nothing. No file is held open while another is
+ * read. It does not decide what to do about a changed file: deploy.c does.
  */
 #include "core/upload.h"
 
@@ -175,7 +176,8 @@ static int converse(struct sender *u)
 		return r;
 	if (type != WIRE_EVENT || !wire_find(payload.p, payload.n, WK_MISSING, &missing)) {
 		u->road->broken = true;
-		return berth_fail(u->err, BERTH_E_PROTOCOL, "the agent did not say what is missing");
+		return berth_fail(u->err, BERTH_E_PROTOCOL,
+				  "the agent did not say what is missing");
 	}
 	bits = mem_dup(missing.p, missing.n); /* the payload is gone with the next call */
 	if (!bits) {
