@@ -92,7 +92,7 @@ void berth_error_reset(struct berth_error *err)
 }
 
 /* Formats into a buffer of its own first: the arguments may point into the error that is set. */
-static void format_line(char *out, size_t size, const char *fmt, va_list args)
+attr_printf(3, 0) static void format_line(char *out, size_t size, const char *fmt, va_list args)
 {
 	char raw[2 * BERTH_ERROR_MESSAGE_MAX];
 	int n = vsnprintf(raw, sizeof(raw), fmt, args);

@@ -227,7 +227,7 @@ int64_t copy_fd(int from, int to, int64_t max)
 	int64_t total = 0, left = max < 0 ? -1 : max;
 	int r;
 
-	for (int road = 0; road < COPY_ROADS; road++) {
+	for (enum copy_road road = COPY_RANGE; road < COPY_ROADS; road++) {
 		int64_t before = total;
 
 		r = copy_road(road, from, to, &left, &total);

@@ -55,7 +55,11 @@ struct plan {
 	uint64_t old_mask; /* the kernel's sigset_t */
 };
 
+#ifdef __clang__
+#define IN_CHILD __attribute__((no_sanitize("address", "undefined")))
+#else
 #define IN_CHILD __attribute__((no_sanitize_address, no_sanitize_undefined))
+#endif
 
 const char *child_stage_text(enum child_stage stage)
 {
