@@ -77,6 +77,8 @@ static void exec_init(const struct agent_proc *a, const char *const *options, in
 		argv[n++] = *options;
 	argv[n] = a->dir;
 	setenv("HOME", a->home, 1);
+	if (a->uid && (setgid(a->uid) < 0 || setuid(a->uid) < 0))
+		_exit(126);
 	execv(argv[0], (char *const *)(uintptr_t)argv);
 	fprintf(stderr, "# cannot run %s: %s\n", argv[0], strerror(errno));
 	_exit(127);
@@ -120,6 +122,8 @@ int agent_start(struct agent_proc *a, const char *name, const char *const *optio
 		fprintf(stderr, "# cannot make %s: %s\n", a->dir, strerror(errno));
 		return -1;
 	}
+	if (a->uid && (chown(a->home, a->uid, a->uid) < 0 || chown(a->dir, a->uid, a->uid) < 0 || chmod(".", 0755) < 0))
+		return -1;
 	return agent_restart(a, options);
 }
 

@@ -19,6 +19,7 @@ struct agent_proc {
 	pid_t pid;		/* of init */
 	char dir[256];		/* its DIR, absolute */
 	char home[256];		/* its HOME */
+	uid_t uid;		/* set before the start: who runs it (0: the caller) */
 };
 
 /* Path of the binary: BERTH_AGENT, else BERTH_BUILD_ROOT/berth-agent. */
