@@ -19,6 +19,7 @@
 
 #define GRACE_MAX_MS	(10 * 60 * 1000)	/* an unpacked tree whose launch is still to come */
 #define TMP_GRACE_MS	(10 * 60 * 1000)	/* files in tmp/ that have no lock: pieces of somebody's upload */
+#define RESERVATION_MS	(60 * 60 * 1000)
 #define USED_MAX	(1u << 20)
 
 /* ---- tmp/ -------------------------------------------------------------------------------------------------- */
@@ -29,7 +30,7 @@ static bool older_than(const struct stat *st, int64_t ms)
 }
 
 /* May this directory be removed? Not empty is asked before the lock: a maker locks before it fills. */
-static bool tmp_is_left(int fd)
+static bool tmp_is_left(int fd, bool is_reservation)
 {
 	static struct dirscan d;
 	uint8_t type;
@@ -42,9 +43,11 @@ static bool tmp_is_left(int fd)
 	if (ofd_held(fd, F_WRLCK) != 0)
 		return false;
 	j = openat(fd, "journal", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (j < 0)
+	if (j < 0 && !is_reservation)
 		return true;
-	/* A reservation: it is locked from its first moment, but for the one between making and locking. */
+	/* A reservation has no lock while its input arrives, and its journal has one from its first moment but one. */
+	if (j < 0)
+		return fstat(fd, &st) == 0 && older_than(&st, RESERVATION_MS);
 	held = record_held(j);
 	if (fstat(j, &st) < 0)
 		held = 1;
@@ -61,7 +64,7 @@ static void tidy_entry(int tmp, const char *name, uint8_t type, uint64_t *bytes)
 		if (unlinkat(tmp, name, AT_REMOVEDIR) == 0)
 			return;
 		fd = openat(tmp, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (fd >= 0 && tmp_is_left(fd))
+		if (fd >= 0 && tmp_is_left(fd, name[1] != '.'))
 			remove_tree_at(tmp, name, bytes);
 		if (fd >= 0)
 			close(fd);
