@@ -3,14 +3,16 @@
  * view_mount.c: overlays, and the way from a connection child to the view of a record.
  *
  * Invariants: nothing is mounted in the namespace that init lives in. A connection child gets at a view through an fd of its
- * root: a short-lived child enters or makes the namespace, opens the directory and passes the fd back; the mount lives on
- * as long as the fd does. Not here: what view an execution gets (view.c).
+ * root: a short-lived child enters or makes the namespace, opens the directory and passes the fd back; where it has mounted something
+ * itself it stays until the request is done. Not here: what view an execution gets (view.c).
  */
 #include <errno.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/un.h>
@@ -18,6 +20,7 @@
 #include <unistd.h>
 
 #include "agent/record.h"
+#include "agent/spawn.h"
 #include "agent/view_mount.h"
 
 #ifndef OVERLAYFS_SUPER_MAGIC
@@ -136,17 +139,25 @@ static int receive_result(int sock)
 	return fd;
 }
 
-static int in_child(ns_fn *fn, void *ctx)
+/* Runs fn in a child and returns the fd that it opened, or -1 and errno. With stay the child, and the namespace that it is in, live until
+ * child_end(): in the detached mounts that a dead namespace leaves, openat2() with ".." says EAGAIN for ever. */
+static int in_child(ns_fn *fn, void *ctx, struct view_child *stay)
 {
 	int pair[2], fd, e;
 	pid_t pid;
+	char byte;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -1;
 	pid = fork();
 	if (pid == 0) {
+		close(pair[0]);
 		fd = fn(ctx);
-		_exit(send_result(pair[1], fd, fd < 0 ? errno : 0) < 0);
+		if (send_result(pair[1], fd, fd < 0 ? errno : 0) < 0 || fd < 0 || !stay)
+			_exit(0);
+		fds_keep(&pair[1], 1);
+		RETRY_EINTR(read(pair[1], &byte, 1));
+		_exit(0);
 	}
 	e = errno;
 	close(pair[1]);
@@ -154,11 +165,25 @@ static int in_child(ns_fn *fn, void *ctx)
 	if (pid > 0) {
 		fd = receive_result(pair[0]);
 		e = errno;
-		RETRY_EINTR(waitpid(pid, NULL, 0));
+	}
+	if (stay && fd >= 0) {
+		*stay = (struct view_child){pid, pair[0]};
+		return fd;
 	}
 	close(pair[0]);
+	if (pid > 0)
+		RETRY_EINTR(waitpid(pid, NULL, 0));
 	errno = e;
 	return fd;
+}
+
+static void child_end(struct view_child *v)
+{
+	if (v->pid <= 0)
+		return;
+	close(v->sock);
+	RETRY_EINTR(waitpid(v->pid, NULL, 0));
+	v->pid = 0;
 }
 
 /* A mount namespace of our own, in a user namespace of our own where we are not root. */
@@ -170,6 +195,8 @@ static int own_namespace(void)
 
 	if (unshare(agent.root ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) < 0)
 		return -1;
+	/* The files in /proc/self belong to root while a process is not dumpable. */
+	prctl(PR_SET_DUMPABLE, 1);
 	if (!agent.root) {
 		write_file_at(AT_FDCWD, "/proc/self/setgroups", "deny", 4);
 		n = fmt(map, sizeof(map), "%u %u 1", uid, uid);
@@ -211,7 +238,7 @@ bool view_overlay_works(void)
 		return old[32] == '1';
 	if (store_make() < 0 || tmpdir_make(&t, 'o') < 0)
 		return false;
-	fd = in_child(try_overlay, &t);
+	fd = in_child(try_overlay, &t, NULL);
 	now[32] = fd >= 0 ? '1' : '0';
 	join3(name, sizeof(name), t.name, "/a", "");
 	f = openat(agent.dirfd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
@@ -276,6 +303,33 @@ static int enter_ns(pid_t pid, const char *ns, int type)
 	return r;
 }
 
+static int enter_both(pid_t pid)
+{
+	return enter_ns(pid, "user", CLONE_NEWUSER) < 0 || enter_ns(pid, "mnt", CLONE_NEWNS) < 0 ? -1 : 0;
+}
+
+/* A supervisor in a user namespace lets nobody of our uid in (it is not dumpable); what it has started shares its namespaces. */
+static int enter_by_child(pid_t pid)
+{
+	char name[64], list[512], *p = list;
+	ssize_t n;
+
+	fmt(name, sizeof(name), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	n = read_file_at(AT_FDCWD, name, list, sizeof(list));
+	while (n > 0 && *p) {
+		pid_t child = 0;
+
+		while (*p >= '0' && *p <= '9')
+			child = child * 10 + (*p++ - '0');
+		if (child > 0 && enter_both(child) == 0)
+			return 0;
+		while (*p && (*p < '0' || *p > '9'))
+			p++;
+	}
+	errno = EACCES;
+	return -1;
+}
+
 static int enter_running(void *ctx)
 {
 	struct reach *r = ctx;
@@ -283,7 +337,7 @@ static int enter_running(void *ctx)
 	struct statfs fs;
 	int fd;
 
-	if ((enter_ns(r->supervisor, "user", CLONE_NEWUSER) < 0) || enter_ns(r->supervisor, "mnt", CLONE_NEWNS) < 0)
+	if (enter_both(r->supervisor) < 0 && enter_by_child(r->supervisor) < 0)
 		return -1;
 	join3(path, sizeof(path), agent.dir, "/app", "");
 	fd = openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -296,21 +350,51 @@ static int enter_running(void *ctx)
 	return fd;
 }
 
-/* The supervisor's pid is that of the peer of its control socket; *ret_sock keeps it from being reused unnoticed. */
+/* The pid of whoever answers HELLO on the control socket: the kernel adds it to the answer. (The socket itself was made by a process
+ * that is gone.) As long as the connection lives, the pid is not somebody else's. */
+static pid_t answering_pid(int s)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(struct ucred))];
+		struct cmsghdr align;
+	} control;
+	uint8_t frame[64], answer[1024];
+	struct iovec iov = {answer, sizeof(answer)};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	struct pollfd p = {s, POLLIN, 0};
+	struct cmsghdr *h;
+	struct ucred cred;
+	struct wire_w w;
+	size_t at;
+	int one = 1;
+
+	wire_w_init(&w, frame, sizeof(frame));
+	at = wire_w_frame_begin(&w, WIRE_HELLO);
+	wire_w_int(&w, WK_PROTO, WIRE_PROTO_VERSION);
+	wire_w_frame_end(&w, at);
+	if (setsockopt(s, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)) < 0 || write_all(s, frame, w.len) < 0 ||
+	    RETRY_EINTR(poll(&p, 1, 5000)) <= 0 || RETRY_EINTR(recvmsg(s, &m, MSG_CMSG_CLOEXEC)) <= 0)
+		return -1;
+	h = CMSG_FIRSTHDR(&m);
+	if (!h || h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_CREDENTIALS)
+		return -1;
+	memcpy(&cred, CMSG_DATA(h), sizeof(cred));
+	return cred.pid > 0 ? cred.pid : -1;
+}
+
 static int supervisor_of(int recfd, pid_t *ret_pid, int *ret_sock)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
 	int s, e;
 
 	fmt(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/control", recfd);
 	s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (s >= 0 && connect(s, (struct sockaddr *)&a, sizeof(a)) == 0 &&
-	    getsockopt(s, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid > 0) {
-		*ret_pid = cred.pid;
+	if (s >= 0 && connect(s, (struct sockaddr *)&a, sizeof(a)) == 0) {
+		*ret_pid = answering_pid(s);
 		*ret_sock = s;
-		return 0;
+		if (*ret_pid > 0)
+			return 0;
+		errno = EPROTO;
 	}
 	e = errno;
 	if (s >= 0)
@@ -326,7 +410,7 @@ static int reach_running(int recfd, struct agent_fail *f)
 
 	if (supervisor_of(recfd, &r.supervisor, &sock) < 0)
 		return fail(f, WIRE_E_UNAVAILABLE, "view", errno, "the execution's supervisor does not answer: %m");
-	fd = in_child(enter_running, &r);
+	fd = in_child(enter_running, &r, NULL);
 	e = errno;
 	close(sock);
 	if (fd < 0 && e == EAGAIN)
@@ -355,7 +439,7 @@ static int reach_ended(const char *id, int recfd, const struct record *rec, bool
 	if (rw && tmpdir_make(&h->work, 'w') < 0)
 		return fail(f, WIRE_E_IO, "view", errno, "cannot make a temporary folder: %m");
 	memcpy(r.work, h->work.name, sizeof(h->work.name));
-	fd = in_child(mount_ended, &r);
+	fd = in_child(mount_ended, &r, &h->child);
 	return fd < 0 ? fail(f, WIRE_E_IO, "view", errno, "cannot mount the view: %m") : fd;
 }
 
@@ -388,6 +472,7 @@ int view_reach(struct wire_slice id, bool rw, struct view_hold *ret_hold, struct
 
 void view_release(struct view_hold *h)
 {
+	child_end(&h->child);
 	tmpdir_drop(&h->work);
 	if (h->lock >= 0)
 		close(h->lock);

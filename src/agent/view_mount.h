@@ -24,10 +24,17 @@ int overlay_mount(const struct overlay *o, const char *target);
 /* Copies a tree and maybe a layer (NULL: none) into the directory dst. *ret_how: "reflink" or "copy". 0 or -1, errno. */
 int store_copy(const void *tree, const void *layer, int dst, const char **ret_how);
 
+/* The process whose namespace a view is mounted in. */
+struct view_child {
+	pid_t pid;		/* 0: none */
+	int sock;
+};
+
 /* What must stay as long as the fd of view_reach() is used. */
 struct view_hold {
 	int lock;		/* -1: none */
 	struct tmpdir work;
+	struct view_child child;
 };
 
 /* An fd of the root of a record's view, for reading (and with rw for writing) from a connection child, whatever the record's state.
