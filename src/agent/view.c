@@ -50,9 +50,9 @@ static int copy_input(int recfd, int parent, const char *leaf)
 		return -1;
 	/* A link or a file of that name is replaced, never written through. */
 	if (unlinkat(parent, leaf, 0) == 0 || errno == ENOENT)
-		out = openat(parent, leaf, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+		out = openat(parent, leaf, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (out >= 0)
-		r = copy_bytes(in, out) < 0 || fchmod(out, 0644) < 0 ? -1 : 0;
+		r = copy_bytes(in, out) < 0 || fchmod(out, 0600) < 0 ? -1 : 0;
 	e = errno;
 	close(in);
 	if (out >= 0)
