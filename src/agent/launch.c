@@ -26,6 +26,7 @@
 #include "agent/attach.h"
 #include "agent/conn.h"
 #include "agent/record.h"
+#include "agent/store.h"
 #include "agent/super.h"
 #include "agent/sweep.h"
 #include "agent/tree.h"
@@ -54,17 +55,21 @@ static int refuse_bad_spec(struct conn *c, const uint8_t *p, size_t n, const str
 	return conn_fail(c, f);
 }
 
-static int refuse_need(struct conn *c, const struct spec *s, const char *need)
+static int answer_need(struct conn *c, const char *need)
 {
-	struct wire_w *w;
+	struct wire_w *w = conn_begin(c, WIRE_ERROR);
 
-	if (s->input_kind && conn_skip_data(c) < 0)
-		return -1;
-	w = conn_begin(c, WIRE_ERROR);
 	wire_w_int(w, WK_CODE, WIRE_E_PRECONDITION);
 	wire_w_str(w, WK_MESSAGE, "the sandbox does not have what this execution needs");
 	wire_w_str(w, WK_NEED, need);
 	return conn_end(c);
+}
+
+static int refuse_need(struct conn *c, const struct spec *s, const char *need)
+{
+	if (s->input_kind && conn_skip_data(c) < 0)
+		return -1;
+	return answer_need(c, need);
 }
 
 /* The id is taken: nothing is launched. Answers when its state is not `starting` any more. */
@@ -262,7 +267,8 @@ static int make_tmp(struct launch *l, struct reservation *r, struct agent_fail *
 		return io_fail(f, r->tmp);
 	r->made = true;
 	l->recfd = openat(agent.dirfd, r->tmp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return l->recfd < 0 ? io_fail(f, r->tmp) : 0;
+	/* Says to PRUNE that somebody is at work here, for as long as the input takes to arrive. */
+	return l->recfd < 0 || ofd_lock(l->recfd, F_RDLCK, false) < 0 ? io_fail(f, r->tmp) : 0;
 }
 
 static void forget_tmp(struct launch *l, struct reservation *r)
@@ -300,6 +306,20 @@ static int publish(struct launch *l, struct reservation *r, struct agent_fail *f
 		close(fd);
 	}
 	return 0;
+}
+
+/* publish(), with tree and layer seen under the lock that PRUNE needs alone: what is there stays until the record says that it is used.
+ * *need: what has gone since it was first looked for; then -1 and nothing was done. */
+static int publish_held(struct launch *l, struct reservation *r, const char **need, struct agent_fail *f)
+{
+	int lock = store_hold(F_RDLCK), ret;
+
+	if (lock < 0)
+		return io_fail(f, "store/lock");
+	*need = view_need(&l->spec);
+	ret = *need ? -1 : publish(l, r, f);
+	close(lock);
+	return ret;
 }
 
 /* ---- the supervisor ------------------------------------------------------------------------------------- */
@@ -434,6 +454,7 @@ static void close_launch(struct launch *l)
 static int launch(struct conn *c, struct launch *l)
 {
 	struct reservation r = {.made = false};
+	const char *need = NULL;
 	struct agent_fail f;
 	int got, ret;
 
@@ -443,13 +464,15 @@ static int launch(struct conn *c, struct launch *l)
 		return refuse(c, &l->spec, &f);
 	}
 	got = take_input(c, l, &f);
-	ret = got < 0 ? -1 : make_journal(l, &f) < 0 || make_control(l, &r, &f) < 0 ? -1 : publish(l, &r, &f);
+	ret = got < 0 ? -1 : make_journal(l, &f) < 0 || make_control(l, &r, &f) < 0 ? -1 : publish_held(l, &r, &need, &f);
 	if (ret == 0)
 		return run(c, l, &f);
 	forget_tmp(l, &r);
 	group_remove(&l->group);
 	if (got == -2)
 		return -1;
+	if (need)
+		return answer_need(c, need);
 	return ret > 0 ? existed(c, &l->spec) : conn_fail(c, &f);
 }
 
