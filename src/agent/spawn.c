@@ -98,7 +98,7 @@ static void try_exec(struct child *c, char *path)
 /* Errors that mean "not here, look on". */
 static bool look_on(int err)
 {
-	return err == ENOENT || err == ENOTDIR || err == EACCES || err == ESTALE || err == ENODEV || err == ETIMEDOUT;
+	return err == ENOENT || err == ENOTDIR || err == EACCES || err == ELOOP || err == ENAMETOOLONG || err == ESTALE || err == ENODEV || err == ETIMEDOUT;
 }
 
 static void exec_lookup(struct child *c)
@@ -119,7 +119,8 @@ static void exec_lookup(struct child *c)
 		if (n + strlen(name) + 2 <= sizeof(full)) {
 			fmt(full, sizeof(full), "%.*s%s%s", (int)n, path, n ? "/" : "", name);
 			try_exec(c, full);
-			if (errno == EACCES)
+			/* A folder that may not be searched hides nothing that could be named; a file that may not be run does. */
+			if (errno == EACCES && access(full, F_OK) == 0)
 				err = EACCES;
 			else if (!look_on(errno)) {
 				err = errno;
