@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -178,6 +180,14 @@ static int setup(void *ctx, bool own_mnt, bool in_userns, struct agent_fail *f)
 
 /* ---- the command --------------------------------------------------------------------------------------------- */
 
+/* A caller that does not read must not stop the clock. 0: no limit. */
+static void limit_sending(struct install *in, int64_t ms)
+{
+	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+
+	setsockopt(in->c->fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+}
+
 static int sink(void *ctx, int stream, const uint8_t *p, size_t n)
 {
 	struct install *in = ctx;
@@ -186,6 +196,11 @@ static int sink(void *ctx, int stream, const uint8_t *p, size_t n)
 	for (size_t i = n > TAIL_BYTES ? n - TAIL_BYTES : 0; i < n; i++)
 		in->tail[(in->output + i) % TAIL_BYTES] = p[i];
 	in->output += n;
+	if (in->deadline) {
+		int64_t left = in->deadline - now_ms();
+
+		limit_sending(in, left > 1 ? left : 1);
+	}
 	return conn_data(in->c, WIRE_DATA, p, n);
 }
 
@@ -228,6 +243,7 @@ static int run(struct install *in, const uint8_t *p, size_t n, char *command)
 		in->f = result.fail;
 	else
 		r = judge(in, &result);
+	limit_sending(in, 0);
 	arena_done(&a);
 	return r;
 }
