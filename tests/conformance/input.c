@@ -199,15 +199,18 @@ CASE(stdin_of_a_killed_one_holds_nothing_up, RUNS)
 
 CASE(a_file_at_its_path, RUNS)
 {
+	/* "a/.." is nothing: no folder is made for it. */
 	static const char *const paths[] = {"input.json", "deep/er/still/in.bin", "..data/x", "a/../b/in",
 					    "./dot/in",   "sp ace/ü\n.txt"};
+	static const char *const where[] = {"input.json", "deep/er/still/in.bin", "..data/x", "b/in",
+					    "dot/in",	  "sp ace/ü\n.txt"};
 	struct berth_deploy_request q;
 	struct berth_status st;
 	char id[32], mark[128];
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
 		const char *argv[] = {"./worker", "mark", mark,	    "intype", "stat",
-				      paths[i],	  "read", paths[i], NULL};
+				      where[i],	  "read", where[i], NULL};
 
 		snprintf(id, sizeof(id), "file-%zu", i);
 		snprintf(mark, sizeof(mark), "%s", mark_of(id));

@@ -4,6 +4,19 @@
  */
 #include "conf.h"
 
+/* Does the text have one of the reasons, which are separated by '|'? */
+static bool says(const char *text, const char *reasons)
+{
+	char copy[256], *save = NULL;
+
+	snprintf(copy, sizeof(copy), "%s", reasons);
+	for (char *r = strtok_r(copy, "|", &save); r; r = strtok_r(NULL, "|", &save)) {
+		if (strcasestr(text, r))
+			return true;
+	}
+	return false;
+}
+
 static void launch_fails(const char *id, const char *dir, const char *workdir, const char *command,
 			 const char *path, const char *reason)
 {
@@ -20,7 +33,8 @@ static void launch_fails(const char *id, const char *dir, const char *workdir, c
 	ASSERT_ENDED(&r.status, BERTH_FAILED, -1, 0);
 	ASSERT_STREQ(r.status.phase, "launch");
 	ASSERT_CONTAINS(r.status.message, path);
-	ASSERT_CONTAINS(r.status.message, reason);
+	if (!says(r.status.message, reason))
+		FAIL("\"%s\" does not say \"%s\"", r.status.message, reason);
 	ASSERT_NULL(strchr(r.status.message, '\n'));
 	ASSERT(r.status.is_final);
 	/* It is on record, the same for everybody, and counts as ended. */
@@ -47,7 +61,7 @@ CASE(by_cause, RUNS)
 	SUBTEST("missing command with a path")
 		launch_fails("c1", dir, NULL, "./nope", "./nope", "No such file");
 	SUBTEST("missing command in PATH")
-		launch_fails("c2", dir, NULL, "no-such-command", "no-such-command", "No such file");
+		launch_fails("c2", dir, NULL, "no-such-command", "no-such-command", "No such file|no such command");
 	SUBTEST("missing absolute command")
 		launch_fails("c3", dir, NULL, "/no/such/command", "/no/such/command", "No such file");
 	SUBTEST("missing working directory")
@@ -59,7 +73,7 @@ CASE(by_cause, RUNS)
 	SUBTEST("a directory")
 		launch_fails("c7", dir, NULL, "./sub", "./sub", "Permission denied");
 	SUBTEST("missing interpreter")
-		launch_fails("c8", dir, NULL, "./script", "./script", "No such file");
+		launch_fails("c8", dir, NULL, "./script", "./script", "interpreter|No such file");
 	SUBTEST("interpreter below a file")
 		launch_fails("c9", dir, NULL, "./nodir-script", "./nodir-script", "Not a directory");
 	SUBTEST("through a file")
@@ -67,11 +81,11 @@ CASE(by_cause, RUNS)
 	SUBTEST("dangling link")
 		launch_fails("c11", dir, NULL, "./dangling", "./dangling", "No such file");
 	SUBTEST("link loop")
-		launch_fails("c12", dir, NULL, "./loop", "./loop", "Too many levels");
+		launch_fails("c12", dir, NULL, "./loop", "./loop", "Too many levels|link loop");
 	SUBTEST("the command is below the working directory, not the root")
 		launch_fails("c13", dir, "sub", "./worker", "./worker", "No such file");
 	SUBTEST("a bare name is not looked up in the working directory")
-		launch_fails("c14", dir, NULL, "worker", "worker", "No such file");
+		launch_fails("c14", dir, NULL, "worker", "worker", "No such file|no such command");
 }
 
 CASE(names_too_long, RUNS)
@@ -81,7 +95,7 @@ CASE(names_too_long, RUNS)
 	memset(name, 'n', sizeof(name));
 	memcpy(name, "./", 2);
 	name[299] = '\0';
-	launch_fails("too-long", conf.art, NULL, name, "./nnn", "File name too long");
+	launch_fails("too-long", conf.art, NULL, name, "./nnn", "File name too long|filename too long");
 }
 
 CASE(a_failed_launch_can_be_asked_again, RUNS)

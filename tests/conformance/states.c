@@ -307,6 +307,8 @@ CASE(no_record_is_not_found, RUNS)
 
 	run("some-record", "exit 0", &st);
 	berth_follow_init(&f);
+	f.streams = 1u << BERTH_STDOUT;
+	f.fd_out[BERTH_STDOUT] = 2;
 	FAILS(BERTH_E_NOT_FOUND, berth_status(box(), "nobody", &st, &E));
 	ASSERT_CONTAINS(E.message, "nobody");
 	FAILS(BERTH_E_NOT_FOUND, berth_wait(box(), "nobody", 1000, &st, &E));
