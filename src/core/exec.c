@@ -271,8 +271,12 @@ static int launch_failed(const struct road *r, int rc, struct berth_error *err)
 {
 	char message[BERTH_ERROR_MESSAGE_MAX];
 
-	if (!r->error.remote || strcmp(r->error.stage, "exec") != 0 || !err)
+	if (!r->error.remote || !err)
 		return rc;
+	if (strcmp(r->error.stage, "exec") != 0) {
+		err->sys_errno = 0; /* an errno there says that it is the command that is missing */
+		return rc;
+	}
 	snprintf(message, sizeof(message), "%s", err->message);
 	return exec_launch_error(r->error.sys_errno, message, err);
 }

@@ -425,9 +425,12 @@ static int stream_fd(struct record *r, int stream, bool tail, struct berth_error
 	return *fd >= 0 ? *fd : berth_fail_errno(err, 0, errno, "recorded output");
 }
 
-/* From the ring: read, look whether it was overwritten meanwhile, and only then hand out. 1: plan anew. */
+/*
+ * From the ring: read, look whether it was overwritten meanwhile, and only then hand out; else *ret_anew: plan anew. (Positive
+ * results are the callback's.)
+ */
 static int move_tail(struct source *src, int stream, struct record_read *r, struct sink *sink,
-		     struct berth_error *err)
+		     bool *ret_anew, struct berth_error *err)
 {
 	size_t n = MIN_OF(r->n, (size_t)(1u << 20));
 	auto_free uint8_t *buf = mem_alloc(n);
@@ -447,8 +450,10 @@ static int move_tail(struct source *src, int stream, struct record_read *r, stru
 		if (pread(src->rec.jfd, head, sizeof(head), 0) != (ssize_t)sizeof(head))
 			return berth_fail_errno(err, 0, EIO, "journal");
 		journal_live(head, stream, &fresh);
-		if (!record_read_valid(r, &fresh))
-			return 1;
+		if (!record_read_valid(r, &fresh)) {
+			*ret_anew = true;
+			return 0;
+		}
 	}
 	r->n = (size_t)got;
 	r->eof = r->eof && r->offset + r->n == r->next;
@@ -461,18 +466,19 @@ static int move_direct(struct source *src, int stream, uint64_t offset, uint64_t
 		       struct sink *sink, struct record_read *ret, struct berth_error *err)
 {
 	struct record_read r;
-	int rc = 1;
+	bool anew = true;
+	int rc = 0;
 
-	for (int i = 0; rc > 0; i++) {
+	for (int i = 0; rc == 0 && anew; i++) {
 		if (i == RING_TRIES)
 			return berth_fail(err, BERTH_E_UNAVAILABLE,
 					  "output is overwritten faster than it can be read");
 		if (i > 0 && (rc = source_refresh(src, err)) < 0)
 			return rc;
 		record_read_plan(&src->st, stream, offset, max, &r);
-		rc = 0;
+		anew = false;
 		if (r.n > 0 && r.from_tail) {
-			rc = move_tail(src, stream, &r, sink, err);
+			rc = move_tail(src, stream, &r, sink, &anew, err);
 		} else if (r.n > 0) {
 			int fd = stream_fd(&src->rec, stream, false, err);
 
