@@ -126,6 +126,8 @@ load helper
     code 0 berth status a --wake --json
     is "$output" '.state == "cancelled" and .message == "sandbox stopped"'
     code 0 berth sandbox destroy
-    code 3 berth status a --wake
+    code 0 berth status a --wake --json
+    is "$output" '.state == "provider_unavailable" and (.message | contains("local:t"))'
+    code 5 berth wait a --wake
     [ -z "$(berth sandbox ls)" ]
 }

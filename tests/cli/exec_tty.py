@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""tty.py BERTH: `berth exec -it` on a terminal that this program holds. Exit 0, or a message."""
+"""exec_tty.py BERTH: `berth exec -it` on a terminal that this program holds. Exit 0, or a message."""
 import fcntl
 import os
 import pty
