@@ -38,9 +38,15 @@ struct reservation {
 
 /* ---- checks --------------------------------------------------------------------------------------------- */
 
+/* Do bytes of input follow the request? A relaunch takes them from another record. */
+static bool input_follows(const struct spec *s)
+{
+	return s->input_kind && !s->from.n;
+}
+
 static int refuse(struct conn *c, const struct spec *s, const struct agent_fail *f)
 {
-	if (s && s->input_kind && conn_skip_data(c) < 0)
+	if (s && input_follows(s) && conn_skip_data(c) < 0)
 		return -1;
 	return conn_fail(c, f);
 }
@@ -48,9 +54,10 @@ static int refuse(struct conn *c, const struct spec *s, const struct agent_fail 
 /* Whether an input follows stands in the spec, even when the spec is refused. */
 static int refuse_bad_spec(struct conn *c, const uint8_t *p, size_t n, const struct agent_fail *f)
 {
-	struct wire_slice raw = {NULL, 0};
+	struct wire_slice raw = {NULL, 0}, from;
 
-	if (wire_find(p, n, WK_SPEC, &raw) && wire_find_int(raw.p, raw.n, SK_INPUT_KIND, 0) > 0 && conn_skip_data(c) < 0)
+	if (wire_find(p, n, WK_SPEC, &raw) && wire_find_int(raw.p, raw.n, SK_INPUT_KIND, 0) > 0 &&
+	    !wire_find(raw.p, raw.n, SK_FROM, &from) && conn_skip_data(c) < 0)
 		return -1;
 	return conn_fail(c, f);
 }
@@ -67,9 +74,41 @@ static int answer_need(struct conn *c, const char *need)
 
 static int refuse_need(struct conn *c, const struct spec *s, const char *need)
 {
-	if (s->input_kind && conn_skip_data(c) < 0)
+	if (input_follows(s) && conn_skip_data(c) < 0)
 		return -1;
 	return answer_need(c, need);
+}
+
+/* The input of the record that FROM names, when it has the length that the spec says; else -1. */
+static int open_recorded_input(const struct spec *s)
+{
+	int dir = record_open(s->kind, s->from), fd;
+	struct stat st;
+
+	if (dir < 0)
+		return -1;
+	fd = openat(dir, "input", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	close(dir);
+	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == s->input_len)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+/* NEED of a spec: what the store or the record that FROM names does not have. */
+static const char *launch_need(const struct spec *s)
+{
+	const char *need = view_need(s);
+	int fd;
+
+	if (need || !s->input_kind || !s->from.n)
+		return need;
+	fd = open_recorded_input(s);
+	if (fd < 0)
+		return "input";
+	close(fd);
+	return NULL;
 }
 
 /* The id is taken: nothing is launched. Answers when its state is not `starting` any more. */
@@ -228,20 +267,39 @@ static int make_control(struct launch *l, const struct reservation *r, struct ag
 	return 0;
 }
 
+/* The other record's input becomes a file of this record's own. */
+static int copy_input(struct launch *l, struct agent_fail *f)
+{
+	int from = open_recorded_input(&l->spec), r = -1;
+
+	if (from < 0)
+		return fail(f, WIRE_E_PRECONDITION, "input", 0, "the recorded input is not there any more");
+	if (l->infd >= 0)
+		r = copy_bytes(from, l->infd);
+	if (r < 0)
+		io_fail(f, "input");
+	close(from);
+	return r < 0 ? -1 : 0;
+}
+
 /* The input's bytes, exactly INPUT_LEN. 0; -1 and *f with the stream in step; -2: the stream is broken. */
 static int take_input(struct conn *c, struct launch *l, struct agent_fail *f)
 {
 	int64_t left = l->spec.input_len;
 	const uint8_t *p;
 	size_t n;
-	int r, ret = 0;
+	int r = 2, ret = 0;
 
 	if (!l->spec.input_kind)
 		return 0;
 	l->infd = openat(l->recfd, "input", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (l->infd < 0)
 		ret = io_fail(f, "input");
-	while ((r = conn_recv_data(c, &p, &n)) == 1) {
+	if (!input_follows(&l->spec)) {
+		ret = ret < 0 ? ret : copy_input(l, f);
+		left = 0;
+	}
+	while (input_follows(&l->spec) && (r = conn_recv_data(c, &p, &n)) == 1) {
 		left -= (int64_t)n;
 		if (ret == 0 && left >= 0 && write_all(l->infd, p, n) < 0)
 			ret = io_fail(f, "input");
@@ -491,9 +549,9 @@ int verb_launch(struct conn *c, const uint8_t *p, size_t n)
 		return ret;
 	}
 	l.startup_due += l.spec.startup_ms;
-	need = view_need(&l.spec);
+	need = launch_need(&l.spec);
 	if (exists(&l.spec))
-		ret = l.spec.input_kind && conn_skip_data(c) < 0 ? -1 : existed(c, &l.spec);
+		ret = input_follows(&l.spec) && conn_skip_data(c) < 0 ? -1 : existed(c, &l.spec);
 	else if (need)
 		ret = refuse_need(c, &l.spec, need);
 	else if (prepare(&l, &f) < 0)
