@@ -9,6 +9,7 @@
  */
 #include "core/launch.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -181,6 +182,11 @@ int launch_run(struct berth_sandbox *s, const struct launch *l, bool init_is_lif
 	if (r == BERTH_E_UNAVAILABLE && maybe)
 		berth_error_hint(err, "it may be running: berth status %s", l->id);
 	if (r == LAUNCH_DONE) {
+		/* The reply to a launch does not repeat what was asked. */
+		if (!status.mode[0] && l->mode)
+			snprintf(status.mode, sizeof(status.mode), "%s", l->mode);
+		if (!status.artifact[0] && l->tree)
+			snprintf(status.artifact, sizeof(status.artifact), "%s", l->tree);
 		*ret = status;
 		*ret_existed = existed;
 	}
