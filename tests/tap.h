@@ -80,14 +80,14 @@ static struct {
 	char skip_why[256];
 } tap_ = {.last = &tap_.first};
 
-#define TEST_TIMEOUT(ident, seconds)                                                \
-	static void test_##ident(void);                                             \
-	__attribute__((constructor)) static void tap_register_##ident(void)         \
-	{                                                                           \
-		static struct tap_test t = {#ident, test_##ident, (seconds), NULL}; \
-		*tap_.last = &t;                                                    \
-		tap_.last = &t.next;                                                \
-	}                                                                           \
+#define TEST_TIMEOUT(ident, seconds)                                                     \
+	static void test_##ident(void);                                                  \
+	__attribute__((constructor)) static void tap_register_##ident(void)              \
+	{                                                                                \
+		static struct tap_test tap_t_ = {#ident, test_##ident, (seconds), NULL}; \
+		*tap_.last = &tap_t_;                                                    \
+		tap_.last = &tap_t_.next;                                                \
+	}                                                                                \
 	static void test_##ident(void)
 #define TEST(ident) TEST_TIMEOUT(ident, 30)
 
