@@ -374,24 +374,43 @@ int ofd_held(int fd, short type)
 	return l.l_type != F_UNLCK;
 }
 
-int tmpdir_make(struct tmpdir *t, char kind)
+/* 1: made and locked; 0: PRUNE took it for an empty leftover before it was locked; -1. */
+static int tmpdir_try(struct tmpdir *t)
 {
 	struct stat st;
 
-	t->fd = -1;
-	memcpy(t->name, "tmp/?.", 6);
-	t->name[4] = kind;
 	random_name(t->name + 6);
 	if (mkdirat(agent.dirfd, t->name, 0700) < 0 &&
 	    (errno != ENOENT || mkdir_at(agent.dirfd, "tmp", 0700) < 0 ||
 	     mkdirat(agent.dirfd, t->name, 0700) < 0))
 		return -1;
 	t->fd = openat(agent.dirfd, t->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (t->fd < 0)
+		return errno == ENOENT ? 0 : -1;
 	/* A write lock wants a fd open for writing, which a directory has not: a read lock says as much to F_OFD_GETLK. */
-	if (t->fd >= 0 && ofd_lock(t->fd, F_RDLCK, false) == 0 && fstat(t->fd, &st) == 0 && st.st_nlink > 0)
+	if (ofd_lock(t->fd, F_RDLCK, false) < 0 || fstat(t->fd, &st) < 0)
+		return -1;
+	if (st.st_nlink > 0)
+		return 1;
+	close(t->fd);
+	t->fd = -1;
+	return 0;
+}
+
+int tmpdir_make(struct tmpdir *t, char kind)
+{
+	int r = 0, e;
+
+	t->fd = -1;
+	memcpy(t->name, "tmp/?.", 6);
+	t->name[4] = kind;
+	for (int i = 0; i < 1000 && r == 0; i++)
+		r = tmpdir_try(t);
+	if (r > 0)
 		return 0;
+	e = r < 0 ? errno : EIO;
 	tmpdir_drop(t);
-	errno = EIO;
+	errno = e;
 	return -1;
 }
 

@@ -29,6 +29,7 @@
 #include "agent/cgroup.h"
 #include "agent/conn.h"
 #include "agent/init.h"
+#include "agent/prune.h"
 #include "agent/spawn.h"
 
 #define CONNS_MAX	4096u	/* connection children at once; pid_max of a small machine is 32768 */
@@ -503,6 +504,16 @@ static void std_fds(void)
 	}
 }
 
+/* What an earlier init and its children have left under tmp/: nobody waits for it. */
+static void tidy(void)
+{
+	if (fork() != 0)
+		return;
+	fds_keep(&agent.dirfd, 1);
+	prune_tmp(NULL);
+	_exit(0);
+}
+
 /* Never returns when it becomes the init. 1: another one runs; -1: *f. */
 static int run_init(const char *dir, int readyfd, struct agent_fail *f)
 {
@@ -526,6 +537,7 @@ static int run_init(const char *dir, int readyfd, struct agent_fail *f)
 		return -1;
 	groups_sweep();
 	report(readyfd, "ready\n");
+	tidy();
 	loop();
 }
 

@@ -19,6 +19,7 @@
 
 #define GRACE_MAX_MS	(10 * 60 * 1000)	/* an unpacked tree whose launch is still to come */
 #define TMP_GRACE_MS	(10 * 60 * 1000)	/* files in tmp/ that have no lock: pieces of somebody's upload */
+#define EMPTY_GRACE_MS	5000
 #define RESERVATION_MS	(60 * 60 * 1000)
 #define USED_MAX	(1u << 20)
 
@@ -29,19 +30,22 @@ static bool older_than(const struct stat *st, int64_t ms)
 	return wall_ms() - ((int64_t)st->st_ctim.tv_sec * 1000 + st->st_ctim.tv_nsec / 1000000) > ms;
 }
 
-/* May this directory be removed? Not empty is asked before the lock: a maker locks before it fills. */
+/* May this directory be removed? A maker locks before it fills: so what is not empty and not locked has nobody. Whether an empty one is
+ * about to be locked cannot be known; it is left alone while it is young. */
 static bool tmp_is_left(int fd, bool is_reservation)
 {
 	static struct dirscan d;
 	uint8_t type;
 	struct stat st;
 	int j, held;
+	bool empty;
 
 	dirscan_init(&d, fd);
-	if (!dirscan_next(&d, &type))
-		return false;	/* rmdir() is tried on it, which cannot do harm */
+	empty = !dirscan_next(&d, &type);
 	if (ofd_held(fd, F_WRLCK) != 0)
 		return false;
+	if (empty)
+		return fstat(fd, &st) == 0 && older_than(&st, EMPTY_GRACE_MS);
 	j = openat(fd, "journal", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (j < 0 && !is_reservation)
 		return true;
@@ -61,8 +65,6 @@ static void tidy_entry(int tmp, const char *name, uint8_t type, uint64_t *bytes)
 	int fd;
 
 	if (type == DT_DIR || type == DT_UNKNOWN) {
-		if (unlinkat(tmp, name, AT_REMOVEDIR) == 0)
-			return;
 		fd = openat(tmp, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (fd >= 0 && tmp_is_left(fd, name[1] != '.'))
 			remove_tree_at(tmp, name, bytes);
