@@ -308,6 +308,10 @@ static int next_wait(const struct exec *e)
 
 static void turn(struct exec *e)
 {
+	/* Frames that came together with the request are here already: poll() does not tell of them. */
+	while (e->c->in_end > e->c->in_start && take_frame(e))
+		;
+
 	struct pollfd p[5] = {
 		{signals_fd(), POLLIN, 0},
 		{e->c->fd, (short)(POLLRDHUP | (e->rest_len ? 0 : POLLIN)), 0},
