@@ -283,8 +283,11 @@ BERTH_PUBLIC void berth_exec_request_init(struct berth_exec_request *req);
 /* Runs one command with stdio byte for byte. BERTH_E_NOT_FOUND/BERTH_E_PERM with sys_errno set: the command was not found / cannot be executed. */
 BERTH_PUBLIC int berth_exec(struct berth_sandbox *s, const struct berth_exec_request *req, struct berth_exec_result *ret, struct berth_error *err);
 
-/* Copies a file or directory tree in or out. remote: path from the sandbox's home, or with id, inside that execution's working view. Modes, mtimes and
- * symlinks are kept; links are never followed on the side that is written. */
+/* Copies a file or directory tree in or out. remote: path from the sandbox's home, or with id, inside that execution's working view. Permission bits, mtimes and
+ * symlinks are kept; links are never followed on the side that is written. Names are those of `docker cp`: a file goes into an existing directory or one that is
+ * written with a '/' behind it, else the last path is its new name; a directory goes into an existing directory under its own name, or, with "/." behind it, what is in it
+ * does; where nothing is, it is made. Existing files are replaced, existing directories keep their mode. BERTH_E_CONFLICT: a directory onto a file or the other way
+ * round, or a link where a directory is to be. BERTH_E_NOT_FOUND: no such path or execution there. BERTH_E_INVALID: a local path that is not there, another file type. */
 BERTH_PUBLIC int berth_copy_in(struct berth_sandbox *s, const char *local, const char *id, const char *remote, struct berth_error *err);
 BERTH_PUBLIC int berth_copy_out(struct berth_sandbox *s, const char *id, const char *remote, const char *local, struct berth_error *err);
 
