@@ -356,6 +356,16 @@ static int dispatch(struct conn *c, uint8_t type, const uint8_t *p, size_t n)
 	return c->broken ? -1 : r;
 }
 
+/* What a caller of EXEC had under way when the command ended: no request, no answer. */
+static bool stray(uint8_t type, const uint8_t *p, size_t n)
+{
+	struct wire_slice id;
+
+	if (type == WIRE_DATA)
+		return true;
+	return (type == WIRE_STDIN_CLOSE || type == WIRE_SIGNAL || type == WIRE_RESIZE) && !wire_find(p, n, WK_ID, &id);
+}
+
 static int hello(struct conn *c, const uint8_t *p, size_t n)
 {
 	struct wire_w *w;
@@ -389,7 +399,10 @@ void conn_serve(int fd)
 	}
 	if (hello(&c, p, n) < 0)
 		return;
-	while (conn_recv(&c, &type, &p, &n) == 1) {
+	for (bool after_exec = false; conn_recv(&c, &type, &p, &n) == 1;) {
+		if (after_exec && stray(type, p, n))
+			continue;
+		after_exec = type == WIRE_EXEC;
 		if (dispatch(&c, type, p, n) < 0)
 			return;
 		conn_trim(&c);

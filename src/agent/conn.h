@@ -20,6 +20,7 @@ int fail_va(struct agent_fail *f, const char *text, va_list *args);
 enum init_msg {
 	INIT_MSG_DRAIN = 'D',	/* up to two pipe ends: read into nothing until they end */
 	INIT_MSG_END = 'E',	/* STOP is through: end */
+	INIT_MSG_CONN = 'C',	/* the sender has taken a stream over from a connection child */
 	INIT_MSG_SESSIONS = 'X',	/* end what EXEC runs in the other connection children */
 };
 

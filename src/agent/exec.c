@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "agent/conn.h"
+#include "agent/init.h"
 #include "agent/limits.h"
 #include "agent/session.h"
 #include "agent/spawn.h"
@@ -250,6 +251,12 @@ static bool take_frame(struct exec *e)
 	return !e->gone;
 }
 
+static void take_frames(struct exec *e)
+{
+	while (take_frame(e))
+		;
+}
+
 /* Sends what one read gives. False when there is nothing (more) now. */
 static bool pump(struct exec *e, int i)
 {
@@ -325,14 +332,14 @@ static void turn(struct exec *e)
 		return;
 	if (p[0].revents)
 		read_signals(e);
-	if (p[1].revents & POLLIN) {
-		while (take_frame(e))
-			;
-	}
+	if (p[1].revents & POLLIN)
+		take_frames(e);
 	if (p[1].revents & (POLLRDHUP | POLLHUP | POLLERR))
 		e->gone = true;
-	if (p[2].revents)
+	if (p[2].revents) {
 		feed(e);
+		take_frames(e);	/* what was read ahead does not make the socket readable */
+	}
 	for (int i = 0; i < 2; i++) {
 		/* A chunk fits when there is room at all: sockets say so at a quarter full. Without room, output waits where it is. */
 		if (!p[3 + i].revents || e->gone)
@@ -347,6 +354,7 @@ static void turn(struct exec *e)
 /* Until the main process has ended (after a time-out: the whole tree), or the caller is gone. */
 static void run(struct exec *e)
 {
+	take_frames(e);
 	while (!e->gone) {
 		e->empty = tree_reap(saw, e);
 		if (e->main_done && (!e->timed_out || e->empty))
@@ -422,19 +430,19 @@ static int exec_here(struct conn *c, const uint8_t *p, size_t n)
 
 int verb_exec(struct conn *c, const uint8_t *p, size_t n)
 {
-	int status = 0;
 	pid_t pid;
 
-	/* What an earlier EXEC on this stream left in the background is our child and must outlive this one: a process of its own. */
 	if (waitpid(-1, NULL, WNOHANG) < 0)
 		return exec_here(c, p, n);
+	/*
+	 * What an earlier EXEC on this stream left in the background is our child and must outlive this one's end. So the stream moves into a
+	 * new process, and this one, by ending, gives its children to init.
+	 */
 	pid = fork();
 	if (pid < 0)
 		return conn_error(c, WIRE_E_UNAVAILABLE, "fork", errno, "cannot make a process: %m");
-	if (pid == 0)
-		_exit(exec_here(c, p, n) < 0 ? 1 : 0);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	c->replied = true;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+	if (pid > 0)
+		_exit(0);
+	init_tell(INIT_MSG_CONN);
+	return exec_here(c, p, n);
 }

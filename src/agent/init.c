@@ -436,6 +436,8 @@ static void on_message(void)
 		return;
 	if (msg.kind == INIT_MSG_DRAIN)
 		take_pipes(&m);
+	else if (msg.kind == INIT_MSG_CONN && self.n_conns < CONNS_MAX)
+		self.conns[self.n_conns++] = msg.pid;
 	else if (msg.kind == INIT_MSG_SESSIONS)
 		end_sessions(msg.pid);
 	else if (msg.kind == INIT_MSG_END)

@@ -28,6 +28,7 @@
 #include "agent/sweep.h"
 
 #define PUMP_MAX	(1u << 20)	/* bytes of one stream between two looks at everything else */
+#define STACK_TRIM	(96u * 1024)
 #define IDLE_MS		100		/* buffers are given back when nothing has come for so long */
 #define SWEEP_AGAIN_MS	10		/* a tree that a KILL did not empty is swept again */
 
@@ -408,6 +409,15 @@ static void spawn_main(struct super *s)
 	}
 }
 
+/* The stack below here was deep while the view was made; none of it is needed again. */
+static void release_stack(void)
+{
+	char here;
+	uintptr_t top = ((uintptr_t)&here - 1024) & ~(uintptr_t)4095;
+
+	madvise((void *)(top - STACK_TRIM), STACK_TRIM, MADV_DONTNEED);
+}
+
 static void release_spec(struct super *s)
 {
 	struct arena *a = &s->l->mem;
@@ -415,6 +425,7 @@ static void release_spec(struct super *s)
 	/* argv and the environment are not needed again; the decoded numbers stay. */
 	arena_done(a);
 	s->l->argv = s->l->envp = NULL;
+	release_stack();
 }
 
 static void begin_running(struct super *s)
