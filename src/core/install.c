@@ -33,8 +33,8 @@ static const char *const lock_files[] = {
 	"pyproject.toml", "uv.lock",           "poetry.lock",
 };
 
-int install_facts_get(struct berth_sandbox *s, const char *tree, struct install_facts *ret,
-		      struct berth_error *err)
+static int facts_once(struct berth_sandbox *s, const char *tree, struct install_facts *ret,
+		      bool *ret_again, struct berth_error *err)
 {
 	auto(road) struct road *road = NULL;
 	struct wire_slice reply;
@@ -43,12 +43,17 @@ int install_facts_get(struct berth_sandbox *s, const char *tree, struct install_
 	uint8_t *copy;
 	int r;
 
+	*ret_again = false;
 	wire_w_init(&w, buf, sizeof(buf));
 	wire_w_str(&w, WK_TREE, tree);
 	for (size_t i = 0; i < ARRAY_LEN(runtimes); i++)
 		wire_w_str(&w, WK_RUNTIME, runtimes[i]);
-	if ((r = road_get(s, ROAD_START, &road, err)) < 0 ||
-	    (r = road_ask(road, WIRE_HAVE, &w, deadline_from_ms(HAVE_TIMEOUT_MS), &reply, err)) < 0)
+	r = road_get(s, ROAD_START, &road, err);
+	if (r < 0)
+		return r;
+	r = road_ask(road, WIRE_HAVE, &w, deadline_from_ms(HAVE_TIMEOUT_MS), &reply, err);
+	*ret_again = r == BERTH_E_UNAVAILABLE && !road->error.remote;
+	if (r < 0)
 		return r;
 	copy = mem_dup(reply.p, reply.n);
 	if (!copy)
@@ -57,6 +62,15 @@ int install_facts_get(struct berth_sandbox *s, const char *tree, struct install_
 	ret->n = reply.n;
 	ret->has_tree = wire_find_int(copy, reply.n, WK_HAVE, 0) & 1;
 	return 0;
+}
+
+int install_facts_get(struct berth_sandbox *s, const char *tree, struct install_facts *ret,
+		      struct berth_error *err)
+{
+	bool again;
+	int r = facts_once(s, tree, ret, &again, err);
+
+	return again ? facts_once(s, tree, ret, &again, err) : r;
 }
 
 void install_facts_done(struct install_facts *f)

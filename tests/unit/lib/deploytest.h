@@ -42,7 +42,7 @@ static void sandbox_end(void)
 	berth_free(B);
 }
 
-static void sandbox(void)
+__attribute__((unused)) static void sandbox(void)
 {
 	char state[PATH_MAX];
 

@@ -2,6 +2,7 @@
 /* berth_deploy() and berth_relaunch() over a real agent: what travels, what is launched once, what a failure leaves behind. */
 #include "deploytest.h"
 
+#include "base/alloc.h"
 #include "core/upload.h"
 
 static struct berth_deploy_result R;
@@ -510,6 +511,54 @@ TEST(relaunch_with_install)
 	relaunch("r1", "r2", NULL);
 	wait_exit("r2", 0);
 	ASSERT_STREQ(output("r2", BERTH_STDOUT), "m\n");
+}
+
+/* ── without memory ────────────────────────────────────────────────────────────────────────────────── */
+
+/* Whatever allocation fails (and all after it): a typed failure, nothing launched twice, and the same request succeeds afterwards. */
+TEST_TIMEOUT(without_memory, 60)
+{
+	char script[PATH_MAX + 64], cwd[PATH_MAX];
+	struct berth_deploy_request q;
+	unsigned long n;
+
+	sandbox();
+	make_art();
+	ASSERT_NOT_NULL(getcwd(cwd, sizeof(cwd)));
+	snprintf(script, sizeof(script), "echo $ID >>%s/runs; cat", cwd);
+	q = request("", script);
+	q.no_durable = true;
+	q.install = "true";
+	q.input_kind = BERTH_INPUT_STDIN;
+	q.input = "x";
+	q.input_len = 1;
+	for (n = 1;; n++) {
+		char id[32], env[48];
+		int r;
+
+		snprintf(id, sizeof(id), "m%lu", n);
+		snprintf(env, sizeof(env), "ID=%s", id);
+		q.id = id;
+		q.env = (const char *[]){env, NULL};
+		put("art/data", id);
+		berth_error_reset(&E);
+		mem_fail_from(n);
+		r = berth_deploy(S, &q, &R, &E);
+		if (!mem_failed()) {
+			mem_fail_from(0);
+			OK(r);
+			break;
+		}
+		mem_fail_from(0);
+		if (r != 0 && r != BERTH_E_NOMEM && r != BERTH_E_UNAVAILABLE)
+			FAIL("allocation %lu: %d: %s", n, r, E.message);
+		deploy(&q);
+		wait_exit(id, 0);
+	}
+	ASSERT_GT(n, 30);
+	wait_exit(q.id, 0);
+	ASSERT_EQ(system("test -z \"$(sort runs | uniq -d)\""), 0);
+	ASSERT_EQ(system("test $(wc -l <runs) -ge 30"), 0);
 }
 
 TEST_MAIN()
