@@ -478,6 +478,8 @@ static int run_guest(struct berth_sandbox *s, const struct berth_exec_request *r
 		rc = run_as_command(&g, err);
 	if (rc == 0 && !g.road->call)
 		rc = road_pump(g.road, err);
+	if (rc == 0 && !g.road->call)
+		rc = take_frames(&g, err); /* a quick answer came with that read: poll() would not tell */
 	while (rc == 0 && !g.done)
 		rc = turn(&g, err);
 	if (rc == 0 && !g.result.detached)
