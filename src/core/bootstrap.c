@@ -4,7 +4,7 @@
  *
  * What is asked of the sandbox: sh, uname, mkdir, mv, rm, chmod, and base64 where no file can be put. The agent's place is a directory
  * that belongs to us (0700, checked with test -O), because /tmp may be shared; its name has its content hash, so a new
- * library never runs an old agent. It is run once (--self-check) before it gets that name.
+ * library never runs an old agent. It is run once (it tells its own hash) before it gets that name.
  */
 #include "core/bootstrap.h"
 
@@ -121,17 +121,19 @@ int bootstrap_write(struct berth_sandbox *s, const char *path, unsigned mode, co
 
 /* ── the agent ─────────────────────────────────────────────────────────────────────────────────────── */
 
-/* $1 file name of the agent, then directories: the first that has it, is ours and can run it. */
+/* $1 file name of the agent, $2 its hash, then directories: the first that has it, is ours and can run it. */
 static const char find_script[] =
-	"f=$1; shift; for d; do [ -O \"$d\" ] && [ -O \"$d/$f\" ] && \"$d/$f\" --self-check "
-	">/dev/null 2>&1 && { printf 'agent=%s\\n' \"$d/$f\"; exit 0; }; done; exit 0";
+	"f=$1; h=$2; shift 2; for d; do [ -O \"$d\" ] && [ -O \"$d/$f\" ] && "
+	"[ \"$(\"$d/$f\" hash 2>/dev/null)\" = \"$h\" ] && "
+	"{ printf 'agent=%s\\n' \"$d/$f\"; exit 0; }; done; exit 0";
 /* $1 directory: is it ours, or can it be made so? */
 static const char dir_script[] =
 	"umask 077; mkdir -p -- \"$1\" && [ -O \"$1\" ] && [ ! -L \"$1\" ] && chmod 700 -- \"$1\"";
-/* $1 temporary file, $2 name. */
+/* $1 temporary file, $2 name, $3 hash. */
 static const char install_script[] =
-	"chmod 700 -- \"$1\" && \"$1\" --self-check >/dev/null && mv -f -- \"$1\" \"$2\" || "
-	"{ r=$?; rm -f -- \"$1\"; exit \"$r\"; }";
+	"chmod 700 -- \"$1\" && h=$(\"$1\" hash) && [ \"$h\" = \"$3\" ] && "
+	"mv -f -- \"$1\" \"$2\" || { r=$?; rm -f -- \"$1\"; "
+	"[ -z \"$h\" ] || echo \"the file that arrived is another ($h)\" >&2; exit \"$r\"; }";
 
 /* Where an agent may be: the berth directory first, then what is usually writable. "uid" keeps users of a shared /tmp apart. */
 static const char *const places[] = {"/tmp", "/var/tmp", "/dev/shm", "/run"};
@@ -169,15 +171,15 @@ static int candidates_fill(struct berth_sandbox *s, struct candidates *c, struct
 	return 0;
 }
 
-static int find_agent(struct berth_sandbox *s, const char *file, const struct candidates *c,
-		      struct berth_error *err)
+static int find_agent(struct berth_sandbox *s, const char *file, const char *hash,
+		      const struct candidates *c, struct berth_error *err)
 {
-	const char *args[N_PLACES + 2] = {file};
+	const char *args[N_PLACES + 3] = {file, hash};
 	char out[SHELL_OUT_MAX];
 	int rc;
 
 	for (size_t i = 0; i < N_PLACES; i++)
-		args[1 + i] = c->dir[i];
+		args[2 + i] = c->dir[i];
 	rc = shell(s, find_script, args, out, sizeof(out), err);
 	if (rc == 0)
 		s->agent = line_value(out, "agent");
@@ -202,7 +204,8 @@ static int put_agent(struct berth_sandbox *s, const struct agent_blob *blob, con
 	else
 		rc = bootstrap_write(s, tmp, 0700, blob->data, blob->size, err);
 	if (rc == 0)
-		rc = shell(s, install_script, (const char *const[]){tmp, path, NULL}, NULL, 0, err);
+		rc = shell(s, install_script, (const char *const[]){tmp, path, blob->hash, NULL}, NULL,
+			   0, err);
 	if (rc == 0)
 		s->agent = TAKE_PTR(path);
 	return rc;
@@ -240,7 +243,7 @@ int bootstrap_agent(struct berth_sandbox *s, bool put, struct berth_error *err)
 	file = mem_printf("berth-agent-%s", blob->hash);
 	rc = file ? candidates_fill(s, &c, err) : berth_fail_nomem(err);
 	if (rc == 0)
-		rc = find_agent(s, file, &c, err);
+		rc = find_agent(s, file, blob->hash, &c, err);
 	if (rc < 0 || s->agent)
 		return rc;
 	if (!put)

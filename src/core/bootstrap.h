@@ -12,7 +12,7 @@
 
 /*
  * Fills s->machine, s->home and s->agent. @put: brings the agent when it is not there; without it a missing agent is
- * BERTH_E_UNAVAILABLE. The file has its content hash in its name, is checked by running it (--self-check) and then renamed;
+ * BERTH_E_UNAVAILABLE. The file has its content hash in its name, is checked by running it (it tells its own hash) and then renamed;
  * a directory that cannot run it (noexec, read-only) is passed over for the next.
  */
 int bootstrap_agent(struct berth_sandbox *s, bool put, struct berth_error *err) attr_warn_unused;

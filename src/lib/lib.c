@@ -8,6 +8,7 @@
 #include "core/core.h"
 
 extern const struct berth_provider_ops berth_provider_local;
+extern const struct berth_provider_ops *const berth_provider_fakes[];
 
 static const struct berth_provider_ops *const drivers[] = {
 	&berth_provider_local,
@@ -15,5 +16,15 @@ static const struct berth_provider_ops *const drivers[] = {
 
 int berth_new(const char *state_dir, struct berth **ret, struct berth_error *err)
 {
-	return core_context_new(state_dir, drivers, ARRAY_LEN(drivers), ret, err);
+	struct berth *b = NULL;
+	int rc = core_context_new(state_dir, drivers, ARRAY_LEN(drivers), &b, err);
+
+	for (size_t i = 0; rc == 0 && berth_provider_fakes[i]; i++)
+		rc = berth_provider_add(b, berth_provider_fakes[i], err);
+	if (rc < 0) {
+		berth_free(b);
+		return rc;
+	}
+	*ret = b;
+	return 0;
 }

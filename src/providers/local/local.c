@@ -17,7 +17,7 @@
 #include "base/parse.h"
 #include "base/path.h"
 
-static void local_release(void *handle)
+void local_release(void *handle)
 {
 	struct local *l = handle;
 
@@ -26,6 +26,7 @@ static void local_release(void *handle)
 	local_unload(l);
 	free(l->state_dir);
 	free(l->name);
+	free(l->full);
 	free(l->base);
 	free(l->home);
 	free(l->want_isolation);
@@ -64,26 +65,38 @@ static int take_pairs(struct local *l, const struct berth_sandbox_spec *spec, st
 	return check_isolation(l->want_isolation, err);
 }
 
-static int local_attach(const struct berth_sandbox_spec *spec, void **ret_handle,
-			struct berth_error *err)
+int local_attach_as(const char *root, const struct berth_sandbox_spec *spec, struct local **ret,
+		    struct berth_error *err)
 {
 	auto(local) struct local *l = mem_zalloc(1, sizeof(*l));
 	int rc;
 
 	if (!l)
 		return berth_fail_nomem(err);
-	l->root = "local";
+	l->root = root;
 	l->state_dir = mem_strdup(spec->state_dir);
 	l->name = mem_strdup(spec->name);
+	l->full = mem_printf("%s:%s", spec->provider, spec->name);
 	l->base = mem_printf("%s/%s/%s", spec->state_dir, l->root, spec->name);
 	l->home = mem_printf("%s/%s/%s/home", spec->state_dir, l->root, spec->name);
-	if (!l->state_dir || !l->name || !l->base || !l->home)
+	if (!l->state_dir || !l->name || !l->full || !l->base || !l->home)
 		return berth_fail_nomem(err);
 	rc = take_pairs(l, spec, err);
 	if (rc < 0)
 		return rc;
-	*ret_handle = TAKE_PTR(l);
+	*ret = TAKE_PTR(l);
 	return 0;
+}
+
+static int local_attach(const struct berth_sandbox_spec *spec, void **ret_handle,
+			struct berth_error *err)
+{
+	struct local *l = NULL;
+	int rc = local_attach_as("local", spec, &l, err);
+
+	if (rc == 0)
+		*ret_handle = l;
+	return rc;
 }
 
 static int copy_out(char *dst, size_t cap, const char *s, struct berth_error *err)
@@ -96,14 +109,14 @@ static int copy_out(char *dst, size_t cap, const char *s, struct berth_error *er
 	return 0;
 }
 
-static int local_home(void *handle, char *home, size_t cap, struct berth_error *err)
+int local_home(void *handle, char *home, size_t cap, struct berth_error *err)
 {
 	const struct local *l = handle;
 
 	return copy_out(home, cap, l->home, err);
 }
 
-static int local_dir(void *handle, char *dir, size_t cap, struct berth_error *err)
+int local_dir(void *handle, char *dir, size_t cap, struct berth_error *err)
 {
 	struct local *l = handle;
 	int rc = local_load(l, err);
@@ -115,7 +128,7 @@ static int local_dir(void *handle, char *dir, size_t cap, struct berth_error *er
 	return copy_out(dir, cap, l->record.dir, err);
 }
 
-static int local_open_dir(void *handle, const char *dir, int *ret_fd, struct berth_error *err)
+int local_open_dir(void *handle, const char *dir, int *ret_fd, struct berth_error *err)
 {
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -127,7 +140,7 @@ static int local_open_dir(void *handle, const char *dir, int *ret_fd, struct ber
 	return 0;
 }
 
-static int local_put_file(void *handle, const char *path, unsigned mode, const void *data,
+int local_put_file(void *handle, const char *path, unsigned mode, const void *data,
 			  size_t len, struct berth_error *err)
 {
 	auto_free char *parent = mem_strdup(path);
@@ -146,7 +159,7 @@ static int local_put_file(void *handle, const char *path, unsigned mode, const v
 	return write_file_atomic(AT_FDCWD, path, data, len, (mode_t)mode, 0, err);
 }
 
-static int local_port_url(void *handle, unsigned port, char *url, size_t cap, struct berth_error *err)
+int local_port_url(void *handle, unsigned port, char *url, size_t cap, struct berth_error *err)
 {
 	if (port < 1 || port > 65535)
 		return berth_fail(err, BERTH_E_INVALID, "%u is no port", port);
@@ -155,10 +168,10 @@ static int local_port_url(void *handle, unsigned port, char *url, size_t cap, st
 	return 0;
 }
 
-static int local_list(const char *state_dir, int (*fn)(void *arg, const char *name), void *arg,
-		      struct berth_error *err)
+int local_list_in(const char *root, const char *state_dir, int (*fn)(void *arg, const char *name),
+		  void *arg, struct berth_error *err)
 {
-	auto_free char *path = mem_printf("%s/local", state_dir);
+	auto_free char *path = mem_printf("%s/%s", state_dir, root);
 	auto_closedir DIR *d = path ? opendir(path) : NULL;
 	struct dirent *e;
 	int rc = 0;
@@ -181,6 +194,12 @@ static int local_list(const char *state_dir, int (*fn)(void *arg, const char *na
 			rc = fn(arg, e->d_name);
 	}
 	return rc;
+}
+
+static int local_list(const char *state_dir, int (*fn)(void *arg, const char *name), void *arg,
+		      struct berth_error *err)
+{
+	return local_list_in("local", state_dir, fn, arg, err);
 }
 
 static const struct berth_provider_key keys[] = {

@@ -45,6 +45,7 @@ struct local_record {
 struct local {
 	char *state_dir;
 	char *name;
+	char *full; /* "local:NAME", for messages */
 	char *base; /* STATE/local/NAME */
 	char *home; /* base/home */
 	char *want_isolation; /* keys of this handle's spec; NULL: not given */
@@ -85,6 +86,21 @@ int local_discard(struct local *l, struct berth_error *err) attr_warn_unused;
 /* Removes what interrupted destroys have left: of sandboxes of this name, or of all (NULL). */
 int local_sweep_trash(const struct local *l, const char *name, struct berth_error *err)
 	attr_warn_unused;
+
+/* ── local.c ───────────────────────────────────────────────────────────────────────────────────────── */
+
+/* attach and list with another folder in the state (fake). root is kept: a literal. */
+int local_attach_as(const char *root, const struct berth_sandbox_spec *spec, struct local **ret,
+		    struct berth_error *err) attr_warn_unused;
+int local_list_in(const char *root, const char *state_dir, int (*fn)(void *arg, const char *name),
+		  void *arg, struct berth_error *err) attr_warn_unused;
+void local_release(void *handle);
+int local_home(void *handle, char *home, size_t cap, struct berth_error *err);
+int local_dir(void *handle, char *dir, size_t cap, struct berth_error *err);
+int local_open_dir(void *handle, const char *dir, int *ret_fd, struct berth_error *err);
+int local_put_file(void *handle, const char *path, unsigned mode, const void *data, size_t len,
+		   struct berth_error *err);
+int local_port_url(void *handle, unsigned port, char *url, size_t cap, struct berth_error *err);
 
 /* ── local_life.c ──────────────────────────────────────────────────────────────────────────────────── */
 

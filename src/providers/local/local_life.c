@@ -45,9 +45,9 @@ static int may_create(const struct local *l, struct berth_error *err)
 	if (l->want_isolation)
 		return 0;
 	berth_fail(err, BERTH_E_INVALID,
-		   "no sandbox local:%s, and isolation=bwrap, the default for a new one, is not built "
-		   "yet in this version of berth", l->name);
-	berth_error_hint(err, "\"local:%s?isolation=none\" makes one without isolation", l->name);
+		   "no sandbox %s, and isolation=bwrap, the default for a new one, is not built "
+		   "yet in this version of berth", l->full);
+	berth_error_hint(err, "\"%s?isolation=none\" makes one without isolation", l->full);
 	return BERTH_E_INVALID;
 }
 
@@ -130,7 +130,7 @@ int local_start_agent(void *handle, const char *dir, struct berth_error *err)
 	if (rc < 0)
 		return rc;
 	if (local_marked(l, "stopped") || local_marked(l, "destroying"))
-		return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox local:%s is stopped", l->name);
+		return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox %s is stopped", l->full);
 	return start_dir(l, dir, err);
 }
 

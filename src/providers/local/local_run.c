@@ -106,14 +106,14 @@ int local_open_agent(void *handle, const char *dir, struct berth_stream *ret, st
 	if (rc < 0)
 		return rc;
 	if (local_marked(l, "stopped"))
-		return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox local:%s is stopped", l->name);
+		return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox %s is stopped", l->full);
 	fd = local_connect(dir, "init.sock");
 	if (fd == -ECONNREFUSED || fd == -ENOENT || fd == -ENOTDIR)
 		return berth_fail(err, BERTH_E_UNAVAILABLE,
-				  "no init runs in the sandbox local:%s for %s", l->name, dir);
+				  "no init runs in the sandbox %s for %s", l->full, dir);
 	if (fd == -EAGAIN)
 		return berth_fail(err, BERTH_E_UNAVAILABLE,
-				  "the init of the sandbox local:%s does not answer", l->name);
+				  "the init of the sandbox %s does not answer", l->full);
 	if (fd < 0)
 		return berth_fail_errno(err, 0, -fd, "%s/init.sock", dir);
 	*ret = (struct berth_stream){.rfd = fd, .wfd = fd, .pidfd = -1};
@@ -140,7 +140,7 @@ static int spawn(const struct local *l, const char *const *argv, const struct ch
 	p.setsid = true;
 	rc = child_spawn(&p, ret, &stage, err);
 	if (rc < 0 && stage == CHILD_STAGE_CWD)
-		return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox local:%s has no home", l->name);
+		return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox %s has no home", l->full);
 	return rc;
 }
 
@@ -157,7 +157,7 @@ static int usable(struct local *l, struct berth_error *err)
 	int rc = local_load(l, err);
 
 	if (rc == 0 && local_marked(l, "stopped"))
-		return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox local:%s is stopped", l->name);
+		return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox %s is stopped", l->full);
 	return rc;
 }
 

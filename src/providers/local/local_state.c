@@ -84,11 +84,11 @@ static int compare(const struct local *l, struct berth_error *err)
 
 	if (l->want_isolation && strcmp(l->want_isolation, l->record.isolation) != 0)
 		return berth_fail(err, BERTH_E_CONFLICT,
-				  "sandbox local:%s exists with isolation=%s, not %s", l->name,
+				  "sandbox %s exists with isolation=%s, not %s", l->full,
 				  l->record.isolation, l->want_isolation);
 	if (l->want_dir && strcmp(l->want_dir, dir) != 0)
-		return berth_fail(err, BERTH_E_CONFLICT, "sandbox local:%s exists with dir=%s, not %s",
-				  l->name, dir, l->want_dir);
+		return berth_fail(err, BERTH_E_CONFLICT, "sandbox %s exists with dir=%s, not %s",
+				  l->full, dir, l->want_dir);
 	return 0;
 }
 
@@ -104,7 +104,7 @@ int local_load(struct local *l, struct berth_error *err)
 		return berth_fail_nomem(err);
 	rc = read_file(AT_FDCWD, path, SMALL_FILE_MAX, &text, NULL, err);
 	if (rc == BERTH_E_NOT_FOUND)
-		return berth_fail(err, rc, "no sandbox local:%s", l->name);
+		return berth_fail(err, rc, "no sandbox %s", l->full);
 	if (rc == 0)
 		rc = parse_record(l, text, err);
 	if (rc == 0)
@@ -177,7 +177,7 @@ int local_lock(struct local *l, bool make, int *ret_fd, struct berth_error *err)
 		if (fd < 0 && errno == ENOENT) {
 			if (make)
 				continue;	/* destroyed between the two */
-			return berth_fail(err, BERTH_E_NOT_FOUND, "no sandbox local:%s", l->name);
+			return berth_fail(err, BERTH_E_NOT_FOUND, "no sandbox %s", l->full);
 		}
 		if (fd < 0)
 			return berth_fail_errno(err, 0, errno, "%s", path);
