@@ -296,9 +296,16 @@ static bool input_idle(const struct attached *a)
 	return a->input && !a->input->asked && !road_pending(a->input);
 }
 
+/* Bytes that came with an earlier read: poll() does not tell of them. */
+static bool unread(const struct road *r)
+{
+	return r && r->in_pos < r->in_len;
+}
+
 static int turn(struct attached *a, struct berth_error *err)
 {
 	bool sending = a->input && a->input->asked;
+	bool watch_here = unread(a->watch), input_here = sending && unread(a->input);
 	struct pollfd p[] = {
 		{.fd = a->watch->stream.rfd, .events = POLLIN},
 		{.fd = road_pending(a->watch) ? a->watch->stream.wfd : -1, .events = POLLOUT},
@@ -310,15 +317,15 @@ static int turn(struct attached *a, struct berth_error *err)
 	};
 	int rc = 0;
 
-	if (RETRY_EINTR(poll(p, ARRAY_LEN(p), -1)) < 0)
+	if (RETRY_EINTR(poll(p, ARRAY_LEN(p), watch_here || input_here ? 0 : -1)) < 0)
 		return berth_fail_errno(err, 0, errno, "poll");
 	if (p[5].revents)
 		rc = take_orders(a, err);
 	if (rc == 0 && p[4].revents)
 		rc = take_input(a, err);
-	if (rc >= 0 && a->input && (p[2].revents || p[3].revents))
+	if (rc >= 0 && a->input && (input_here || p[2].revents || p[3].revents))
 		rc = take_input_answer(a, err);
-	if (rc >= 0 && a->watch && (p[0].revents || p[1].revents))
+	if (rc >= 0 && a->watch && (watch_here || p[0].revents || p[1].revents))
 		rc = take_watch(a, err);
 	return rc < 0 ? rc : 0;
 }
