@@ -58,6 +58,13 @@ struct copy_stat {
  * symbolic links as they are; what dst has by the same name is replaced, directories are merged. Sockets and devices are left out. */
 int copy_tree(int src, int dst, unsigned flags, struct copy_stat *st);
 
+/*
+ * Leaves in the directory full, which began as a copy of the directory tree, only what is different from it, so that copy_tree() with
+ * COPY_LAYER (or an overlay) makes full out of tree, or the same change out of another tree. What tree has and full has not becomes a
+ * whiteout. Files are compared byte by byte.
+ */
+int copy_diff(int tree, int full);
+
 /* ---- staying inside ------------------------------------------------------------------------------------- */
 
 /*

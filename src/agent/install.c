@@ -125,7 +125,7 @@ static int take_turn(struct install *in)
 
 /* ---- the view ------------------------------------------------------------------------------------------------ */
 
-/* What setup() has made is told by names: tmp/up (overlay), tmp/full (copy bound), or the layer's own place. */
+/* Where setup() has made the view is told by names: tmp/up (overlay), tmp/full (a copy, bound to app), or the layer's own place. */
 static bool overlay_view(const struct install *in, bool in_userns)
 {
 	char up[64], wk[64];
@@ -248,22 +248,48 @@ static int run(struct install *in, const uint8_t *p, size_t n, char *command)
 	return r;
 }
 
+/* Where the copy is that the command ran in; NULL when it was an overlay. */
+static const char *copied_at(const struct install *in, char buf[64], const char *final)
+{
+	struct stat st;
+
+	if (fstatat(in->tmp.fd, "up", &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return NULL;
+	join3(buf, 64, in->tmp.name, "/full", "");
+	return fstatat(agent.dirfd, buf, &st, AT_SYMLINK_NOFOLLOW) == 0 ? buf : final;
+}
+
+/* A copy becomes what an overlay's upper directory would be: the layer must fit every tree with the same key. */
+static int reduce(struct install *in, const char *path)
+{
+	int fd = openat(agent.dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), r;
+
+	r = fd < 0 ? -1 : copy_diff(in->use, fd);
+	if (r < 0)
+		fail(&in->f, WIRE_E_IO, "install", errno, "cannot tell what the install has changed: %m");
+	if (fd >= 0)
+		close(fd);
+	return r;
+}
+
 /* Gives the result its name, then its marker. */
 static int publish(struct install *in)
 {
 	struct store_path to = store_path('l', in->layer, "");
-	char kind = STORE_FULL;
-	struct stat st;
+	char buf[64], up[64];
+	const char *from = copied_at(in, buf, to.s);
 	int r = 0, lock;
 
-	lock = store_hold(F_RDLCK);
-	if (fstatat(in->tmp.fd, "up", &st, AT_SYMLINK_NOFOLLOW) == 0) {
-		kind = STORE_DIFF;
-		r = renameat(in->tmp.fd, "up", agent.dirfd, to.s);
-	} else if (fstatat(in->tmp.fd, "full", &st, AT_SYMLINK_NOFOLLOW) == 0) {
-		r = renameat(in->tmp.fd, "full", agent.dirfd, to.s);
+	if (from && reduce(in, from) < 0)
+		return -1;
+	if (!from) {
+		join3(up, sizeof(up), in->tmp.name, "/up", "");
+		from = up;
 	}
-	if (lock < 0 || r < 0 || store_mark(&in->tmp, 'l', in->layer, kind, false) < 0)
+	lock = store_hold(F_RDLCK);
+	if (from != to.s)
+		r = renameat(agent.dirfd, from, agent.dirfd, to.s);
+	if (lock < 0 || r < 0 || store_mark(&in->tmp, 'l', in->layer, false) < 0)
 		r = fail(&in->f, WIRE_E_IO, "install", errno, "cannot keep the layer: %m");
 	if (lock >= 0)
 		close(lock);

@@ -66,16 +66,16 @@ int store_look(char dir, const void *hexd)
 	if (!(n == 17 && memcmp(buf + 1, agent.boot, 16) == 0) && !(n == 7 && memcmp(buf + 1, "synced", 6) == 0))
 		return STORE_NONE;
 	utimensat(agent.dirfd, m.s, NULL, 0);
-	return (unsigned char)buf[0];
+	return buf[0] == dir ? dir : STORE_NONE;
 }
 
-int store_mark(const struct tmpdir *tmp, char dir, const void *hexd, char kind, bool synced)
+int store_mark(const struct tmpdir *tmp, char dir, const void *hexd, bool synced)
 {
 	struct store_path m = store_path(dir, hexd, ".ok");
 	char name[64], buf[17];
 	int fd, r;
 
-	buf[0] = kind;
+	buf[0] = dir;
 	memcpy(buf + 1, synced ? (const void *)"synced\0\0\0\0\0\0\0\0\0\0" : agent.boot, 16);
 	if (!join3(name, sizeof(name), tmp->name, "/ok", ""))
 		return -1;

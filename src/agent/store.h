@@ -4,8 +4,8 @@
  *
  *   store/b/XX/YYYY…      contents, by SHA-256
  *   store/t/HASH          trees: hard links to contents where mode and mtime agree, else copies. Read only by convention.
- *   store/l/KEY           layers: the upper directory of an install ('d'), or the whole view after it ('f')
- *   store/t/HASH.ok, store/l/KEY.ok   markers: one letter of the kind, then the boot id of the machine that wrote it, or "synced"
+ *   store/l/KEY           layers: what an install has changed, as an overlay's upper directory: for any tree with the same key
+ *   store/t/HASH.ok, store/l/KEY.ok   markers: 't' or 'l', then the boot id of the machine that wrote it, or "synced"
  *   store/l/KEY.lock      held by the installer
  *   store/lock            shared: somebody may have seen a tree or layer and will soon have a record that names it; exclusive: PRUNE
  *   store/dirty           boot id: contents in store/b may not have reached the disk
@@ -20,7 +20,7 @@
 
 #define STORE_HEX 64u
 
-enum store_kind { STORE_NONE = 0, STORE_TREE = 't', STORE_DIFF = 'd', STORE_FULL = 'f' };
+enum store_kind { STORE_NONE = 0, STORE_TREE = 't', STORE_LAYER = 'l' };
 
 /* "store/t/HASH…" and its like. */
 struct store_path {
@@ -31,12 +31,12 @@ struct store_path store_path(char dir, const void *hex, const char *suffix);
 
 /* 64 lower case hex digits? */
 bool store_hex_valid(struct wire_slice s);
-/* What is under this name and can be trusted, as enum store_kind. Touches the marker: it was used. */
+/* What is under this name and can be trusted: STORE_NONE or the one of dir. Touches the marker: it was used. */
 int store_look(char dir, const void *hex);
 /* Makes the folders. 0 or -1, errno. */
 int store_make(void);
 /* Puts a marker in place, by way of a file in the temporary directory tmp. 0 or -1, errno. */
-int store_mark(const struct tmpdir *tmp, char dir, const void *hex, char kind, bool synced);
+int store_mark(const struct tmpdir *tmp, char dir, const void *hex, bool synced);
 /* Removes a directory that cannot be trusted, so that another can take its name. Taken aside under the exclusive lock. */
 int store_discard(char dir, const void *hex);
 /* Takes store/lock: F_RDLCK, or F_WRLCK. An fd to close, or -1, errno. */

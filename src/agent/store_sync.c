@@ -95,12 +95,11 @@ int store_dirty_begin(void)
 
 static void sync_marker(char dir, const char *hexd)
 {
-	int kind = store_look(dir, hexd);
 	struct tmpdir t;
 
-	if (kind == STORE_NONE || tmpdir_make(&t, 's') < 0)
+	if (store_look(dir, hexd) == STORE_NONE || tmpdir_make(&t, 's') < 0)
 		return;
-	store_mark(&t, dir, hexd, (char)kind, true);
+	store_mark(&t, dir, hexd, true);
 	tmpdir_drop(&t);
 }
 

@@ -387,7 +387,7 @@ static int publish(struct unpack *u)
 	join3(from, sizeof(from), u->tmp.name, "/t", "");
 	/* PRUNE removes markers that have no directory: not between these two. */
 	lock = store_hold(F_RDLCK);
-	if (lock < 0 || store_mark(&u->tmp, 't', u->hex, STORE_TREE, false) < 0)
+	if (lock < 0 || store_mark(&u->tmp, 't', u->hex, false) < 0)
 		r = fail(&u->f, WIRE_E_IO, "unpack", errno, "cannot mark the tree: %m");
 	else if (renameat(agent.dirfd, from, agent.dirfd, to.s) < 0 && errno != ENOTEMPTY && errno != EEXIST)
 		r = fail(&u->f, WIRE_E_IO, "unpack", errno, "cannot name the tree: %m");

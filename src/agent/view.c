@@ -97,16 +97,14 @@ static int open_app(struct view *ret, const char *level, struct agent_fail *f)
 	return 0;
 }
 
-static bool mount_view(const struct spec *s, int recfd, int layer, bool in_userns)
+static bool mount_view(const struct spec *s, int recfd, bool in_userns)
 {
 	char upper[SPEC_ID_MAX + 16], work[SPEC_ID_MAX + 16];
 	struct overlay o = {.tree = s->tree.p, .upper = upper, .work = work, .userxattr = in_userns,
 			    .is_volatile = !s->durable};
 
-	if (layer != STORE_NONE)
+	if (s->layer.n)
 		o.layer = s->layer.p;
-	if (layer == STORE_FULL)
-		o.tree = NULL;
 	if (!record_path(s, "/up", upper, sizeof(upper)) || !record_path(s, "/wk", work, sizeof(work)))
 		return false;
 	if (mkdir_at(recfd, "up", 0755) == 0 && mkdir_at(recfd, "wk", 0700) == 0 && overlay_mount(&o, "app") == 0)
@@ -118,8 +116,6 @@ static bool mount_view(const struct spec *s, int recfd, int layer, bool in_usern
 
 int view_make(const struct spec *s, int recfd, bool own_mnt, bool in_userns, struct view *ret, struct agent_fail *f)
 {
-	int layer = s->layer.n ? store_look('l', s->layer.p) : STORE_NONE;
-
 	if (!s->tree.n) {
 		ret->level = "none";
 		ret->rootfd = agent.homefd >= 0 ? fcntl(agent.homefd, F_DUPFD_CLOEXEC, 3) : -1;
@@ -130,7 +126,7 @@ int view_make(const struct spec *s, int recfd, bool own_mnt, bool in_userns, str
 	}
 	if (view_need(s))
 		return gone(f);
-	if (!own_mnt || !mount_view(s, recfd, layer, in_userns))
+	if (!own_mnt || !mount_view(s, recfd, in_userns))
 		return 1;
 	if (open_app(ret, "overlay", f) < 0)
 		return -1;
@@ -159,12 +155,9 @@ static int copy_from(const char *src, int dst, unsigned flags, struct copy_stat 
 int store_copy(const void *tree, const void *layer, int dst, const char **ret_how)
 {
 	struct copy_stat cs = {.all_reflinked = true};
-	int kind = layer ? store_look('l', layer) : STORE_NONE;
 
-	if (kind != STORE_FULL && copy_from(store_path('t', tree, "").s, dst, 0, &cs) < 0)
-		return -1;
-	if (kind != STORE_NONE &&
-	    copy_from(store_path('l', layer, "").s, dst, kind == STORE_DIFF ? COPY_LAYER : 0, &cs) < 0)
+	if (copy_from(store_path('t', tree, "").s, dst, 0, &cs) < 0 ||
+	    (layer && copy_from(store_path('l', layer, "").s, dst, COPY_LAYER, &cs) < 0))
 		return -1;
 	*ret_how = cs.any && cs.all_reflinked ? "reflink" : "copy";
 	return 0;

@@ -62,8 +62,7 @@ int overlay_mount(const struct overlay *ov, const char *target)
 		opt_lower(&o, ov->upper);
 	if (ov->layer)
 		opt_lower(&o, store_path('l', ov->layer, "").s);
-	if (ov->tree)
-		opt_lower(&o, store_path('t', ov->tree, "").s);
+	opt_lower(&o, store_path('t', ov->tree, "").s);
 	if (ov->work) {
 		opt(&o, ",upperdir=", ov->upper);
 		opt(&o, ",workdir=", ov->work);
@@ -272,11 +271,8 @@ static int mount_ended(void *ctx)
 			    .is_volatile = true};
 
 	join3(upper, sizeof(upper), "x/", r->id, "/up");
-	if (r->s->layer.n) {
+	if (r->s->layer.n)
 		o.layer = r->s->layer.p;
-		if (store_look('l', r->s->layer.p) == STORE_FULL)
-			o.tree = NULL;
-	}
 	if (own_namespace() < 0 || overlay_mount(&o, "app") < 0)
 		return -1;
 	return openat(AT_FDCWD, "app", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
