@@ -144,7 +144,7 @@ CASE(failures_by_cause, RUNS)
 	installing(&q, "f-none", "exit 0", artifact("f-none"), "no-such-installer-at-all");
 	fails_to_install(&q, "no-such-installer-at-all");
 	installing(&q, "f-sig", "exit 0", artifact("f-sig"), "kill -SEGV $$");
-	fails_to_install(&q, "SEGV");
+	fails_to_install(&q, "signal");
 	installing(&q, "f-long", "exit 0", artifact("f-long"),
 		   "i=0; while [ $i -lt 20000 ]; do echo noise $i; i=$((i+1)); done; "
 		   "echo last words; exit 1");
@@ -208,12 +208,13 @@ static void tell_install(void *arg, const struct berth_progress *p)
 		(void)!write(progress_pipe, p->text, p->text_len);
 }
 
+static const char *watched_id;
 static int deploy_and_be_watched(void *arg)
 {
 	struct berth_deploy_request q;
 	struct berth_deploy_result r;
 
-	installing(&q, "cut", "exit 0", shared_dir, arg);
+	installing(&q, watched_id, "read made exit 3", shared_dir, arg);
 	q.progress = tell_install;
 	deploy(&q, &r);
 	return 0;
@@ -236,6 +237,7 @@ CASE(killed_half_way, RUNS)
 		 mark_of("install-half"));
 	ASSERT_OK(pipe(fds));
 	progress_pipe = fds[1];
+	watched_id = "cut";
 	pid = in_child(deploy_and_be_watched, cmd);
 	close(fds[1]);
 	ASSERT_EQ(read(fds[0], &byte, 1), 1);
@@ -265,6 +267,7 @@ CASE(waiting_for_another_one_counts, RUNS)
 	snprintf(cmd, sizeof(cmd), ": %s; echo begun; sleep 1000", mark_of("install-queue"));
 	ASSERT_OK(pipe(fds));
 	progress_pipe = fds[1];
+	watched_id = "queue-1";
 	pid = in_child(deploy_and_be_watched, cmd);
 	close(fds[1]);
 	ASSERT_EQ(read(fds[0], &byte, 1), 1);

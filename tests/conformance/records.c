@@ -317,6 +317,8 @@ CASE(prune_beside_deploys, RUNS | BERTH_CAP_START)
 	pid_t pids[4];
 
 	need_names();
+	S = box_named("prune-race", BERTH_OPEN_START);
+	OK(berth_sandbox_start(S, &E));
 	ASSERT_OK(pipe(c.go));
 	for (int i = 0; i < 4; i++) {
 		c.number = i;

@@ -102,7 +102,7 @@ CASE(stopped_children_get_their_term, RUNS)
 
 		format_ops(what, sizeof(what), "asleep", id, sizeof(id), escapes[i],
 			   "spawn % { block TERM up stop await TERM out bye exit 0 } "
-			   "ready block TERM await TERM reap exit 0");
+			   "block TERM ready await TERM reap exit 0");
 		start_ready(id, what);
 		cancel(id, 20000, &st);
 		ASSERT_ENDED(&st, BERTH_CANCELLED, 0, 0);
