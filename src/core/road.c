@@ -226,6 +226,7 @@ void road_put(struct road *r)
 	r->in = r->out = NULL;
 	r->in_cap = r->in_pos = r->in_len = r->out_cap = r->out_pos = r->out_len = 0;
 	r->cancel_fd = -1;
+	memset(&r->error, 0, sizeof(r->error)); /* the next user may fail before its request */
 	r->next = r->s->idle;
 	r->s->idle = r;
 	r->s->n_idle++;

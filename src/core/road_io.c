@@ -62,7 +62,8 @@ int road_out_add(struct road *r, const void *p, size_t n, struct berth_error *er
 		r->out = q;
 		r->out_cap = cap;
 	}
-	memcpy(r->out + r->out_len, p, n);
+	if (n)
+		memcpy(r->out + r->out_len, p, n);
 	r->out_len += n;
 	return 0;
 }

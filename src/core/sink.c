@@ -184,16 +184,13 @@ static bool not_here(int errnum)
 	       errnum == EXDEV || errnum == EPERM;
 }
 
-int sink_file(struct sink *k, int fd, uint64_t offset, uint64_t n, struct berth_error *err)
+static int file_by_moves(struct sink *k, int fd, uint64_t offset, uint64_t n,
+			 struct berth_error *err)
 {
 	off64_t at = (off64_t)offset;
 	auto(nosig) struct nosig guard;
 	int rc;
 
-	if (n == 0)
-		return 0;
-	if (k->slow || k->kind == SINK_MEMORY || k->kind == SINK_CALL || k->kind == SINK_OTHER)
-		return file_by_reads(k, fd, offset, n, err);
 	nosig_begin(&guard);
 	while (n > 0) {
 		ssize_t w;
@@ -216,4 +213,13 @@ int sink_file(struct sink *k, int fd, uint64_t offset, uint64_t n, struct berth_
 		k->moved += (uint64_t)w;
 	}
 	return 0;
+}
+
+int sink_file(struct sink *k, int fd, uint64_t offset, uint64_t n, struct berth_error *err)
+{
+	if (n == 0)
+		return 0;
+	if (k->slow || k->kind == SINK_MEMORY || k->kind == SINK_CALL || k->kind == SINK_OTHER)
+		return file_by_reads(k, fd, offset, n, err);
+	return file_by_moves(k, fd, offset, n, err);
 }
