@@ -547,6 +547,7 @@ TEST_TIMEOUT(without_memory, 60)
 		if (!mem_failed()) {
 			mem_fail_from(0);
 			OK(r);
+			wait_exit(id, 0);
 			break;
 		}
 		mem_fail_from(0);
@@ -556,7 +557,6 @@ TEST_TIMEOUT(without_memory, 60)
 		wait_exit(id, 0);
 	}
 	ASSERT_GT(n, 30);
-	wait_exit(q.id, 0);
 	ASSERT_EQ(system("test -z \"$(sort runs | uniq -d)\""), 0);
 	ASSERT_EQ(system("test $(wc -l <runs) -ge 30"), 0);
 }
