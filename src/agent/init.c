@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,7 @@
 #define CONNS_MAX	4096u	/* connection children at once; pid_max of a small machine is 32768 */
 #define DRAIN_MAX	65536u	/* bytes of one forgotten pipe per turn */
 #define DIRS_MAX	64
+#define WINNER_MS	10000
 
 extern char **environ;
 
@@ -208,6 +210,36 @@ static int take_lock(struct agent_fail *f)
 	if (errno == EAGAIN || errno == EACCES)
 		return 1;
 	return fail(f, WIRE_E_UNSUPPORTED, "lock", errno, "the file system of %s has no locks: %m", agent.dir);
+}
+
+static bool somebody_listens(void)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX, .sun_path = "init.sock"};
+	int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
+
+	/* EAGAIN: its queue is full, so it listens. */
+	r = s < 0 ? -1 : connect(s, (struct sockaddr *)&a, sizeof(a));
+	r = r == 0 || errno == EAGAIN;
+	if (s >= 0)
+		close(s);
+	return r;
+}
+
+/* Another one holds the lock. It may not listen yet, or be about to end: nobody tells, so it is asked. 1: it listens; 0: it has ended
+ * and the lock is ours; -1. */
+static int wait_for_winner(struct agent_fail *f)
+{
+	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	int64_t end = now_ms() + WINNER_MS;
+
+	do {
+		if (somebody_listens())
+			return 1;
+		if (fcntl(self.lockfd, F_OFD_SETLK, &fl) == 0)
+			return 0;
+		poll(NULL, 0, 1);
+	} while (now_ms() < end);
+	return fail(f, WIRE_E_TIMEOUT, "lock", 0, "the init that holds %s/init.lock does not answer", agent.dir);
 }
 
 static int write_incarnation(struct agent_fail *f)
@@ -529,6 +561,8 @@ static int run_init(const char *dir, int readyfd, struct agent_fail *f)
 	if (enter_dir(dir, f) < 0)
 		return -1;
 	r = take_lock(f);
+	if (r > 0)
+		r = wait_for_winner(f);
 	if (r != 0)
 		return r;
 	if (find_facts() < 0)
