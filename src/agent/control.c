@@ -240,7 +240,7 @@ static void close_in(struct super *s)
 static void close_stdin(struct super *s, struct ctl *c)
 {
 	if (s->tty && s->in >= 0)
-		write(s->in, "\4", 1);	/* EOF, as typed */
+		(void)!write(s->in, "\4", 1);	/* EOF, as typed */
 	else if (s->l->spec.stdin_open)
 		close_in(s);
 	reply_ok(c);

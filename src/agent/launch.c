@@ -436,7 +436,7 @@ static void unlocked_child(struct conn *c, struct launch *l, const struct tree_l
 	struct agent_fail f;
 
 	fail(&f, WIRE_E_UNAVAILABLE, "fork", errno, "cannot make a supervisor: %m");
-	super_seal_failed(l, &f);
+	seal_failed(l, &f);
 	_exit(0);
 }
 
@@ -484,7 +484,7 @@ static int run(struct conn *c, struct launch *l, struct agent_fail *f)
 	else
 		r = start_supervisor(c, l, f);
 	if (r < 0) {
-		super_seal_failed(l, f);
+		seal_failed(l, f);
 		group_remove(&l->group);
 	}
 	close(pair[1]);

@@ -28,192 +28,11 @@
 #include "agent/sweep.h"
 
 #define PUMP_MAX	(1u << 20)	/* bytes of one stream between two looks at everything else */
+#define OOM_AGAIN_MS	2
+#define OOM_GIVE_UP_MS	10000
 #define STACK_TRIM	(96u * 1024)
 #define IDLE_MS		100		/* buffers are given back when nothing has come for so long */
 #define SWEEP_AGAIN_MS	10		/* a tree that a KILL did not empty is swept again */
-
-static const char *level_name(int level)
-{
-	return level == LEVEL_PIDNS ? "pidns" : level == LEVEL_CGROUP ? "cgroup" : "subreaper";
-}
-
-/* ---- the journal ---------------------------------------------------------------------------------------- */
-
-static void append(const struct launch *l, size_t at, uint32_t type, const void *p, size_t n)
-{
-	uint8_t entry[4096];
-	size_t len = journal_entry(entry, sizeof(entry), type, p, n);
-
-	/* Into bytes that exist: no full disk can stop this. */
-	while (len && pwrite(l->jfd, entry, len, (off_t)at) < 0 && errno == EINTR)
-		;
-}
-
-static void write_running(struct super *s)
-{
-	struct wire_w w;
-
-	wire_w_init(&w, s->state_entry, sizeof(s->state_entry));
-	wire_w_int(&w, JK_STATE, WIRE_S_RUNNING);
-	wire_w_int(&w, JK_TIME_MS, s->started_ms);
-	wire_w_int(&w, JK_STARTED_MS, s->started_ms);
-	wire_w_str(&w, JK_CONTAINMENT, level_name(s->l->level));
-	wire_w_str(&w, JK_VIEW, s->view.level);
-	s->state_len = w.len;
-	append(s->l, s->l->jend, JOURNAL_STATE, s->state_entry, s->state_len);
-	s->l->jend += journal_entry_size(s->state_len);
-}
-
-static void put_status(struct wire_w *w, const struct super *s)
-{
-	if (!s->main_done)
-		return;
-	if (WIFEXITED(s->status))
-		wire_w_int(w, JK_EXIT_CODE, WEXITSTATUS(s->status));
-	else if (WIFSIGNALED(s->status))
-		wire_w_int(w, JK_SIGNAL, WTERMSIG(s->status));
-}
-
-static void put_stream(struct wire_w *w, const struct output *o)
-{
-	bool err = o->stream == WIRE_STDERR;
-	uint8_t hash[16], gap[16];
-
-	wire_w_int(w, err ? JK_ERR_LEN : JK_OUT_LEN, (int64_t)o->len);
-	output_hash(o, hash);
-	wire_w_bytes(w, err ? JK_ERR_HASH : JK_OUT_HASH, hash, sizeof(hash));
-	/* An empty gap still says where the ring begins. */
-	if (!o->ringed && o->gap_from == o->gap_to)
-		return;
-	wire_put_u64(gap, o->gap_from);
-	wire_put_u64(gap + 8, o->gap_to);
-	wire_w_bytes(w, err ? JK_ERR_GAP : JK_OUT_GAP, gap, sizeof(gap));
-}
-
-static int64_t tv_ms(struct timeval tv)
-{
-	return (int64_t)tv.tv_sec * 1000 + tv.tv_usec / 1000;
-}
-
-static void put_usage(struct wire_w *w, const struct super *s)
-{
-	struct rusage ru;
-	int64_t user, system;
-
-	getrusage(RUSAGE_CHILDREN, &ru);
-	user = tv_ms(ru.ru_utime);
-	system = tv_ms(ru.ru_stime);
-	if (s->l->group.any && group_cpu_us(&s->l->group, &user, &system) >= 0) {
-		user /= 1000;
-		system /= 1000;
-	}
-	wire_w_int(w, JK_USER_MS, user);
-	wire_w_int(w, JK_SYSTEM_MS, system);
-	wire_w_int(w, JK_MAX_RSS, (int64_t)ru.ru_maxrss * 1024);
-}
-
-static void put_hits(struct wire_w *w, const struct super *s)
-{
-	int64_t hits = s->l->group.any ? group_pids_hits(&s->l->group) : 0;
-	uint8_t v[5 + 8] = "pids";
-
-	if (hits <= 0)
-		return;
-	wire_put_u64(v + 5, (uint64_t)hits);
-	wire_w_bytes(w, JK_LIMIT_HIT, v, sizeof(v));
-}
-
-/* A main process that a limit of ours ended by itself: RLIMIT_CPU by SIGXCPU or, ignored, by SIGKILL; RLIMIT_FSIZE by SIGXFSZ. */
-static void resource_from_signal(struct super *s)
-{
-	const struct spec *sp = &s->l->spec;
-	int sig = s->main_done && WIFSIGNALED(s->status) ? WTERMSIG(s->status) : 0;
-	int64_t used = tv_ms(s->main_usage.ru_utime) + tv_ms(s->main_usage.ru_stime);
-
-	if (sp->cpu_time_ms && (sig == SIGXCPU || (sig == SIGKILL && used + 50 >= (sp->cpu_time_ms + 999) / 1000 * 1000))) {
-		s->resource = "cpu";
-		s->resource_limit = sp->cpu_time_ms;
-	} else if (sp->file_size && sig == SIGXFSZ) {
-		s->resource = "file_size";
-		s->resource_limit = sp->file_size;
-	} else {
-		return;
-	}
-	s->cause = CAUSE_LIMIT;
-}
-
-static void put_cause(struct wire_w *w, const struct super *s)
-{
-	switch (s->cause) {
-	case CAUSE_CANCEL:
-		wire_w_int(w, JK_STATE, WIRE_S_CANCELLED);
-		wire_w_str(w, JK_MESSAGE, s->message);
-		break;
-	case CAUSE_STARTUP:
-	case CAUSE_TIMEOUT:
-		wire_w_int(w, JK_STATE, WIRE_S_TIMED_OUT);
-		wire_w_str(w, JK_PHASE, s->cause == CAUSE_STARTUP ? "startup" : "execution");
-		break;
-	case CAUSE_LIMIT:
-		wire_w_int(w, JK_STATE, WIRE_S_RESOURCE_EXHAUSTED);
-		wire_w_str(w, JK_RESOURCE, s->resource);
-		wire_w_int(w, JK_LIMIT, s->resource_limit);
-		break;
-	case CAUSE_FAILED:
-		wire_w_int(w, JK_STATE, WIRE_S_FAILED);
-		wire_w_str(w, JK_PHASE, "launch");
-		wire_w_str(w, JK_MESSAGE, s->fail.message);
-		wire_w_str(w, JK_STAGE, s->fail.stage);
-		if (s->fail.err)
-			wire_w_int(w, JK_ERRNO, s->fail.err);
-		break;
-	default:
-		wire_w_int(w, JK_STATE, WIRE_S_EXITED);
-	}
-}
-
-static void write_terminal(struct super *s)
-{
-	struct wire_w w;
-
-	if (s->cause == CAUSE_EXIT)
-		resource_from_signal(s);
-	wire_w_init(&w, s->terminal_entry, sizeof(s->terminal_entry));
-	put_cause(&w, s);
-	put_status(&w, s);
-	wire_w_int(&w, JK_TIME_MS, wall_ms());
-	if (s->started_ms)
-		wire_w_int(&w, JK_STARTED_MS, s->started_ms);
-	wire_w_str(&w, JK_CONTAINMENT, level_name(s->l->level));
-	wire_w_str(&w, JK_VIEW, s->view.level);
-	if (s->started_ms)
-		put_usage(&w, s);
-	put_hits(&w, s);
-	put_stream(&w, &s->out[0]);
-	put_stream(&w, &s->out[1]);
-	s->terminal_len = w.len;
-	append(s->l, s->l->jend, JOURNAL_TERMINAL, s->terminal_entry, s->terminal_len);
-	if (s->l->spec.durable)
-		fdatasync(s->l->jfd);
-}
-
-void super_seal_failed(const struct launch *l, const struct agent_fail *f)
-{
-	uint8_t payload[1024];
-	struct wire_w w;
-
-	wire_w_init(&w, payload, sizeof(payload));
-	wire_w_int(&w, JK_STATE, WIRE_S_FAILED);
-	wire_w_str(&w, JK_PHASE, "launch");
-	wire_w_str(&w, JK_MESSAGE, f->message);
-	wire_w_str(&w, JK_STAGE, f->stage);
-	if (f->err)
-		wire_w_int(&w, JK_ERRNO, f->err);
-	wire_w_int(&w, JK_TIME_MS, wall_ms());
-	append(l, l->jend, JOURNAL_TERMINAL, payload, w.len);
-	if (l->spec.durable)
-		fdatasync(l->jfd);
-}
 
 /* ---- ending the tree ------------------------------------------------------------------------------------ */
 
@@ -444,7 +263,7 @@ static void begin_running(struct super *s)
 	}
 	if (s->l->group.oom >= 0)
 		super_watch_fd(s, EPOLL_CTL_ADD, s->l->group.oom, s->l->group.v2 ? EPOLLPRI : EPOLLIN, super_tag(SRC_OOM, 0));
-	write_running(s);
+	seal_running(s);
 	release_spec(s);
 	s->dirty = true;
 }
@@ -489,7 +308,7 @@ static bool oom_was_first(struct super *s)
 
 static void main_exited(struct super *s)
 {
-	s->timeout_due = s->cpu_due = 0;
+	s->timeout_due = s->cpu_due = s->oom_due = 0;
 	if (!oom_was_first(s))
 		s->cause = CAUSE_EXIT;
 	if (s->session || s->empty)
@@ -501,7 +320,7 @@ static void main_exited(struct super *s)
 static void stop_for(struct super *s, int cause, int64_t grace)
 {
 	s->cause = cause;
-	s->timeout_due = s->cpu_due = 0;
+	s->timeout_due = s->cpu_due = s->oom_due = 0;
 	stop_tree(s, grace);
 	super_reap(s);
 }
@@ -564,7 +383,7 @@ static void unlock(const struct super *s)
 
 static void seal(struct super *s)
 {
-	write_terminal(s);
+	seal_terminal(s);
 	unlock(s);
 	s->dirty = true;
 }
@@ -737,6 +556,7 @@ static void arm(struct super *s)
 	sooner(&due, s->grace_due);
 	sooner(&due, s->sweep_due);
 	sooner(&due, s->cpu_due);
+	sooner(&due, s->oom_due);
 	sooner(&due, control_due(s));
 	if (due == armed)
 		return;
@@ -772,6 +592,20 @@ static void check_cpu(struct super *s)
 	s->cpu_due = now_ms() + (left < 10 ? 10 : left > 1000 ? 1000 : left);
 }
 
+/* The notice comes before the killing is counted, and sometimes nothing is killed: looked at again, ever more rarely. */
+static void check_oom(struct super *s)
+{
+	if (group_oom_kills(&s->l->group) <= 0) {
+		s->oom_wait = s->oom_wait ? s->oom_wait * 2 : OOM_AGAIN_MS;
+		s->oom_due = s->oom_wait < OOM_GIVE_UP_MS ? now_ms() + s->oom_wait : 0;
+		return;
+	}
+	s->oom_due = 0;
+	s->resource = "memory";
+	s->resource_limit = s->l->spec.memory;
+	super_raise(s, EV_LIMIT);
+}
+
 static void timers(struct super *s)
 {
 	int64_t now = now_ms();
@@ -785,6 +619,8 @@ static void timers(struct super *s)
 		super_raise(s, EV_GRACE_DUE);
 	if (passed(&s->cpu_due, now))
 		check_cpu(s);
+	if (passed(&s->oom_due, now))
+		check_oom(s);
 	if (passed(&s->sweep_due, now) && s->state == ST_STOPPING)
 		grace_over(s);
 	s->dirty = true;
@@ -796,11 +632,8 @@ static void oom(struct super *s)
 
 	if (!s->l->group.v2 && read(s->l->group.oom, &v, sizeof(v)) < 0)
 		return;
-	if (group_oom_kills(&s->l->group) <= 0)
-		return;
-	s->resource = "memory";
-	s->resource_limit = s->l->spec.memory;
-	super_raise(s, EV_LIMIT);
+	s->oom_wait = 0;
+	check_oom(s);
 }
 
 static void child_ended(struct super *s)
@@ -923,7 +756,7 @@ void super_main(struct launch *l)
 	s.view.rootfd = -1;
 	s.startup_due = l->startup_due;
 	if (set_up(&s) < 0) {
-		super_seal_failed(l, &s.fail);
+		seal_failed(l, &s.fail);
 		_exit(1);
 	}
 	begin(&s);

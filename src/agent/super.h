@@ -59,7 +59,8 @@ struct super {
 	int status, copier_status;
 	struct rusage main_usage;
 	int64_t started_ms;
-	int64_t startup_due, timeout_due, grace_due, sweep_due, cpu_due;	/* 0: not armed */
+	int64_t startup_due, timeout_due, grace_due, sweep_due, cpu_due, oom_due;	/* 0: not armed */
+	int64_t oom_wait;
 	int64_t ask_grace;
 	const char *ask_message, *message;
 	const char *resource;
@@ -93,8 +94,12 @@ void super_reap(struct super *s);
 /* wire_state for watchers. */
 int super_wire_state(const struct super *s);
 
-/* Writes a TERMINAL entry `failed`/launch for a launch that got no supervisor. */
-void super_seal_failed(const struct launch *l, const struct agent_fail *f);
+/* ---- seal.c ---------------------------------------------------------------------------------------------- */
+
+void seal_running(struct super *s);
+void seal_terminal(struct super *s);
+/* A TERMINAL entry `failed`/launch for a launch that got no supervisor. */
+void seal_failed(const struct launch *l, const struct agent_fail *f);
 
 /* ---- control.c ------------------------------------------------------------------------------------------- */
 
