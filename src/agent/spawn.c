@@ -187,6 +187,9 @@ static int exec_failed(const struct spawn *s, int err, struct agent_fail *f)
 
 pid_t spawn(const struct spawn *s, struct agent_fail *f)
 {
+#ifdef __SANITIZE_ADDRESS__
+	static	/* what the child leaves behind in the shadow of a stack would be taken for ours */
+#endif
 	char stack[CHILD_STACK] __attribute__((aligned(16)));
 	struct child c = {.s = s};
 	sigset_t all, old;
