@@ -114,6 +114,24 @@ static int forget(const char *dir, const char *id, uint64_t *bytes)
 	return r;
 }
 
+/* One whose end is written has a keeper that lets go of the lock next. A read lock waits for that, and nobody who asks sees it. */
+static bool is_let_go(int fd, int jfd)
+{
+	struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+	struct agent_fail f;
+	struct record r;
+	bool ended;
+
+	if (record_load_at(fd, &r, &f) < 0)
+		return false;
+	ended = r.j.terminal.p != NULL;
+	record_unload(&r);
+	while (ended && fcntl(jfd, F_OFD_SETLKW, &l) < 0)
+		if (errno != EINTR)
+			return false;
+	return ended;
+}
+
 int verb_forget(struct conn *c, const uint8_t *p, size_t n)
 {
 	int64_t kind = wire_find_int(p, n, WK_KIND, WIRE_KIND_EXECUTION);
@@ -129,6 +147,8 @@ int verb_forget(struct conn *c, const uint8_t *p, size_t n)
 	j = openat(fd, "journal", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (j >= 0) {
 		held = record_held(j);
+		if (held > 0 && is_let_go(fd, j))
+			held = 0;
 		close(j);
 	}
 	close(fd);

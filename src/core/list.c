@@ -232,7 +232,10 @@ static int remove_direct(struct berth_sandbox *s, int berth_fd, const char *id, 
 
 	if (rc < 0)
 		return rc;
-	if (!record_final(&r.st) || r.facts.held)
+	if (!record_final(&r.st))
+		return still_runs(id, err);
+	/* The end is written: its keeper lets go of the lock next. A read lock waits for that, and nobody who asks sees it. */
+	if (r.facts.held && RETRY_EINTR(fcntl(r.jfd, F_OFD_SETLKW, &(struct flock){.l_type = F_RDLCK})) < 0)
 		return still_runs(id, err);
 	snprintf(from, sizeof(from), "x/%s", id);
 	snprintf(to, sizeof(to), "tmp/rm-%s", random_name(random, 16));
