@@ -83,7 +83,8 @@ def plain():
     t.send(b"until [ \"$(stty size)\" = '50 120' ]; do :; done; echo resized-$((1 + 1))\n")
     t.expect(b"resized-2")
     # Raw mode: ctrl-c is a byte for the terminal inside, and ends only what runs there.
-    t.send(b"echo wait-$((1 + 2)); sleep 1000\n")
+    # (It speaks from within: before it is in the foreground there is nothing to interrupt.)
+    t.send(b"sh -c 'echo wait-$((1 + 2)); exec sleep 1000'\n")
     t.expect(b"wait-3")
     t.send(b"\x03")
     t.send(b"echo alive-$((2 + 2))\n")
