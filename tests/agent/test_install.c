@@ -136,6 +136,15 @@ static bool is_alive(const char *arg)
 	return found;
 }
 
+/* How long what is to be ended would sleep: a number that no other test has. */
+static const char *sleep_arg(int which)
+{
+	static char args[3][16];
+
+	snprintf(args[which], sizeof(args[which]), "9%d%07d", which, (int)getpid());
+	return args[which];
+}
+
 /* Only the lock may be there. */
 static void check_nothing_is_left(const char *layer)
 {
@@ -240,15 +249,17 @@ TEST_TIMEOUT(timeout_ends_all_of_it, 60)
 {
 	EACH_MODE(m)
 	{
+		char script[200];
 		int64_t start;
 
 		begin(m);
 		start = client_now_ms();
-		ASSERT_EQ(install(key('3'), "(setsid sleep 987654 &) ; echo waiting; sleep 986654", 300), WIRE_E_TIMEOUT);
+		snprintf(script, sizeof(script), "(setsid sleep %s &) ; echo waiting; sleep %s", sleep_arg(0), sleep_arg(1));
+		ASSERT_EQ(install(key('3'), script, 300), WIRE_E_TIMEOUT);
 		ASSERT_LT(client_now_ms() - start, 2500);
 		ASSERT_CONTAINS(client_str(&c, WK_MESSAGE), "timed out");
 		ASSERT_STREQ(client_str(&c, WK_TAIL), "waiting\n");
-		ASSERT(!is_alive("987654") && !is_alive("986654"));
+		ASSERT(!is_alive(sleep_arg(0)) && !is_alive(sleep_arg(1)));
 		check_nothing_is_left(key('3'));
 		end();
 	}
@@ -286,7 +297,7 @@ static void start_slow(struct client *d, const char *layer)
 {
 	char script[512];
 
-	snprintf(script, sizeof(script), "echo $$ >%s/ran; echo x >made; sleep 985654", proc.home);
+	snprintf(script, sizeof(script), "echo $$ >%s/ran; echo x >made; sleep %s", proc.home, sleep_arg(2));
 	ASSERT_EQ(client_open(d, proc.dir), 0);
 	request(d, layer, script, 60000);
 	ASSERT_EQ(client_send(d), 0);
@@ -311,7 +322,7 @@ TEST_TIMEOUT(waiting_counts_and_ends_with_the_caller, 60)
 	/* The caller of the running one goes away: its tree ends, the next one runs. */
 	client_close(&d);
 	ASSERT_EQ(install(key('5'), "test ! -e made && echo y >made2", 10000), 0);
-	ASSERT(!is_alive("985654"));
+	ASSERT(!is_alive(sleep_arg(2)));
 	ASSERT_EQ(have_layer(key('5')), 2);
 	ASSERT(client_until(tmp_is_empty, NULL));
 	end();
@@ -364,7 +375,7 @@ TEST_TIMEOUT(killed_half_way, 60)
 		start = client_now_ms();
 		ASSERT_EQ(install(key('7'), "test ! -e made && echo y >made2", 10000), 0);
 		ASSERT_LT(client_now_ms() - start, 2000);
-		ASSERT(!is_alive("985654"));
+		ASSERT(!is_alive(sleep_arg(2)));
 		ASSERT_EQ(launch_run(&c, "after", t.hex, "test ! -e made -a -e made2", &(struct launch_opts){.layer = key('7')}), 0);
 		/* What the killed one has left goes with a PRUNE (an empty folder only when it is 5 s old). */
 		ASSERT(client_until(pruned, NULL));

@@ -5,6 +5,8 @@
 #include "tap.h"
 
 #include <dirent.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 
 #include "tree.h"
@@ -597,6 +599,51 @@ TEST(background_makes_it_safe)
 	ASSERT_EQ(tree_unpack(&t, &c, CLIENT_RIGHT), 0);
 	ASSERT(client_until(is_synced, t.hex));
 	ASSERT_EQ(have(t.hex, NULL), 1);
+	end();
+}
+
+/* A file system of 6 MB for the agent alone. */
+TEST_TIMEOUT(full_disk, 60)
+{
+	size_t n = 4u << 20;
+	uint8_t *bytes = malloc(n);
+	struct tree t = {0}, small;
+
+	if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0)
+		SKIP("needs a mount namespace");
+	ASSERT_OK(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	ASSERT_OK(mkdir("small", 0755));
+	ASSERT_OK(mount("tmpfs", "small", "tmpfs", 0, "size=6m"));
+	ASSERT_EQ(agent_start(&proc, "small/home", NULL), 0);
+	ASSERT_EQ(client_open(&c, proc.dir), 0);
+	ASSERT_NOT_NULL(bytes);
+	for (size_t i = 0; i < n; i++)
+		bytes[i] = (uint8_t)(i * 31 + i / 255);
+	tree_file(&t, "big1", bytes, n, false);
+	bytes[0]++;
+	tree_file(&t, "big2", bytes, n, false);
+	tree_finish(&t);
+	ASSERT_EQ(tree_unpack(&t, &c, CLIENT_RIGHT), WIRE_E_IO);
+	ASSERT_EQ(client_int(&c, WK_ERRNO, 0), ENOSPC);
+	ASSERT_EQ(have(t.hex, NULL), 0);
+	ASSERT_EQ(blobs(), 0);
+	ASSERT(client_until(tmp_is_empty, NULL));
+	/* PUT says so as well, and keeps nothing. */
+	wire_w_str(client_begin(&c, WIRE_PUT), WK_PATH, "big");
+	client_end(&c);
+	client_data(&c, bytes, n);
+	client_data(&c, bytes, n);
+	client_data_end(&c, bytes, n, CLIENT_NONE);
+	ASSERT_EQ(client_call(&c, 0, NULL, NULL), WIRE_ERROR);
+	ASSERT_EQ(client_int(&c, WK_ERRNO, 0), ENOSPC);
+	/* All of the space is there again. */
+	t.n--;
+	tree_finish(&t);
+	ASSERT_EQ(tree_unpack(&t, &c, CLIENT_RIGHT), 0);
+	check_tree(&t);
+	small_tree(&small);
+	ASSERT_EQ(tree_unpack(&small, &c, CLIENT_RIGHT), 0);
+	free(bytes);
 	end();
 }
 
