@@ -16,7 +16,7 @@
 static struct {
 	bool drawn;
 	char phase[16];
-	int64_t drawn_at;
+	int64_t begun_at, drawn_at;
 } line;
 
 void progress_clear(void)
@@ -81,9 +81,18 @@ void progress_show(void *arg, const struct berth_progress *p)
 	if (cli.verbose && strcmp(line.phase, p->phase) != 0 && !isatty(2))
 		fprintf(stderr, "berth: %s: %s\n", cli.what, phase_words(p->phase));
 	now = now_mono_ns();
+	if (!line.begun_at)
+		line.begun_at = now;
 	if (strcmp(line.phase, p->phase) != 0)
 		line.drawn_at = 0;
 	snprintf(line.phase, sizeof(line.phase), "%s", p->phase);
+	/* What is over in a moment would only flicker. */
+	if (!strcmp(p->phase, "launch")) {
+		progress_clear();
+		return;
+	}
+	if (!strcmp(p->phase, "hash") && now - line.begun_at < REDRAW_NS)
+		return;
 	if (now - line.drawn_at < REDRAW_NS || !isatty(2))
 		return;
 	line.drawn_at = now;

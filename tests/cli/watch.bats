@@ -131,3 +131,40 @@ load helper
     code 5 berth wait a --wake
     [ -z "$(berth sandbox ls)" ]
 }
+
+# keeper ID: the process that holds the record's journal open for writing.
+keeper() {
+    local fd link=$BERTH_STATE/local/t/home/berth/x/$1/journal
+    for fd in /proc/[0-9]*/fd/*; do
+        [ "$fd" -ef "$link" ] || continue
+        fd=${fd#/proc/}
+        echo "${fd%%/*}"
+        return 0
+    done
+    return 1
+}
+
+@test "a supervisor that was killed: unknown, final, not terminal" {
+    require root 'looks into /proc of others'
+    started a "$waiting"
+    berth wait a --json >waited &
+    pid=$!
+    kill -KILL "$(keeper a)"
+    c=0
+    wait $pid || c=$?
+    same "$c" 125
+    is "$(cat waited)" '.state == "unknown" and .message == "supervisor gone"'
+    code 0 berth status a --json
+    is "$output" '.state == "unknown"'
+    code 1 berth cancel a --json
+    is "$output" '.state == "unknown"'
+    code 125 berth logs a -f
+    same "$output" ready
+    code 0 berth logs a
+    code 0 berth logs a --json --stream stdout
+    is "$output" '(.eof | not) and .interrupted and .nextOffset == 6'
+    code 125 berth run art --id a --mode worker -- sh -c "$waiting"
+    has "$stderr" unknown
+    code 0 berth rm a
+    code 3 berth status a
+}
