@@ -147,8 +147,12 @@ static void deploys_refused(const char *id)
 	request(&q, id, "exit 0");
 	memset(&r, 0, sizeof(r));
 	rc = berth_deploy(box(), &q, &r, &E);
-	if (rc == 0 && r.status.state == BERTH_EXITED)
-		return; /* there was room enough */
+	if (rc == 0 && r.status.state != BERTH_FAILED) {
+		/* There was room enough: then it is whole. */
+		finish(id, &st);
+		ASSERT_EXITED(&st, 0);
+		return;
+	}
 	ASSERT(rc < 0 || r.status.state == BERTH_FAILED);
 	ASSERT_CONTAINS(rc < 0 ? E.message : r.status.message, "No space left");
 	rc = berth_status(box(), id, &st, &E);

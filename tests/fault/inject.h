@@ -32,7 +32,7 @@ enum inject_who { INJECT_AGENT, INJECT_CALLER };
 
 struct inject {
 	enum inject_who who;
-	unsigned nth;    /* 1 is the first; 0: none, count only */
+	volatile unsigned nth; /* 1 is the first; 0: none, count only */
 	int error;       /* 0: SIGKILL, else the errno of the call */
 	int only_nr;     /* count this call only; 0: all of inject_calls */
 	bool stall;      /* instead of a fault: no answer, the caller of the call stays in it */
