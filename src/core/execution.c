@@ -53,6 +53,7 @@ int berth_wait(struct berth_sandbox *s, const char *id, int64_t timeout_ms, stru
 
 	if (rc < 0)
 		return rc;
+	src.deadline = deadline;
 	rc = source_open(&src, s, id, WIRE_KIND_EXECUTION, false, ret, err);
 	if (rc != 0)
 		return rc < 0 ? rc : 0;

@@ -61,7 +61,7 @@ struct source {
 
 #define SOURCE_INIT                                                                                \
 	{                                                                                          \
-		.rec = RECORD_INIT, .cancel_fd = -1                                                \
+		.rec = RECORD_INIT, .cancel_fd = -1, .deadline = INT64_MAX                                             \
 	}
 
 /*

@@ -129,6 +129,11 @@ int source_take_reply(struct source *src, struct wire_slice payload, struct bert
 	return 0;
 }
 
+static int64_t answer_deadline(const struct source *src)
+{
+	return MIN_OF(src->deadline, deadline_from_ms(ANSWER_MS));
+}
+
 static int agent_refresh(struct source *src, struct berth_error *err)
 {
 	uint8_t buf[256];
@@ -140,7 +145,7 @@ static int agent_refresh(struct source *src, struct berth_error *err)
 	put_id(src, &w);
 	rc = agent_road(src, err);
 	if (rc == 0)
-		rc = road_ask(src->road, WIRE_STATUS, &w, deadline_from_ms(ANSWER_MS), &payload, err);
+		rc = road_ask(src->road, WIRE_STATUS, &w, answer_deadline(src), &payload, err);
 	return rc < 0 ? rc : source_take_reply(src, payload, err);
 }
 
@@ -200,7 +205,6 @@ int source_open(struct source *src, struct berth_sandbox *s, const char *id, int
 {
 	int gate, rc;
 
-	*src = (struct source)SOURCE_INIT;
 	src->s = s;
 	src->id = id;
 	src->kind = kind;
@@ -303,7 +307,7 @@ static int road_until(struct source *src, int64_t deadline_ns, struct berth_erro
 
 int source_road(struct source *src, struct road **ret, struct berth_error *err)
 {
-	int rc = road_until(src, deadline_from_ms(ANSWER_MS), err);
+	int rc = road_until(src, answer_deadline(src), err);
 
 	if (rc == 0)
 		*ret = src->road;
@@ -314,7 +318,7 @@ int source_open_road(struct source *src, struct road **ret, struct berth_error *
 {
 	struct road *kept = TAKE_PTR(src->road);
 	bool control = src->on_control;
-	int rc = road_until(src, deadline_from_ms(ANSWER_MS), err);
+	int rc = road_until(src, answer_deadline(src), err);
 
 	if (rc == 0)
 		*ret = TAKE_PTR(src->road);
@@ -523,7 +527,7 @@ static int move_agent(struct source *src, int stream, uint64_t offset, uint64_t 
 	if (rc == 0)
 		rc = road_request(src->road, WIRE_READ, &w, err);
 	while (rc == 0 && type != WIRE_OK) {
-		rc = road_recv(src->road, &type, &payload, deadline_from_ms(ANSWER_MS), err);
+		rc = road_recv(src->road, &type, &payload, answer_deadline(src), err);
 		if (rc == 0 && type == WIRE_DATA) {
 			got += payload.n;
 			rc = got > max ? berth_fail(err, BERTH_E_PROTOCOL,

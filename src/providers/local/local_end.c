@@ -17,34 +17,35 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fd.h"
-#include "base/path.h"
+#include "base/io.h"
 #include "base/time.h"
 #include "core/road.h"
 
 /* A live agent answers HELLO in less than a millisecond; this is for a machine that swaps. */
 #define ANSWER_MS 10000
+/* Who asks for a hard end waits less for one that may be stopped or hang. */
+#define HARD_ANSWER_MS 2000
 /* Ending with KILL, sealing and syncing many records. */
 #define HARD_MS	  30000
 
-/* Is the process a berth-agent (by its program file; the name survives deletion)? */
+/* Is the process a berth-agent? By its name, which can be read whatever else of it cannot. */
 static bool is_agent(pid_t pid)
 {
-	char link[64], target[PATH_BUF_MAX];
-	ssize_t n;
+	char path[64], name[32] = "";
+	auto_close int fd = -1;
 
-	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
-	n = readlink(link, target, sizeof(target) - 1);
-	if (n <= 0)
-		return false;
-	target[n] = '\0';
-	return strncmp(path_basename(target), "berth-agent", 11) == 0;
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 && read_full(fd, name, sizeof(name) - 1) > 0 &&
+	       strncmp(name, "berth-agent", 11) == 0;
 }
 
-/* A pidfd of who listens on a connected socket; -1: not found, or not an agent. */
+/* A pidfd of who listens on a connected socket; -1: it has ended. */
 static int listener(int fd)
 {
 	struct ucred peer = {0};
@@ -74,18 +75,31 @@ static void kill_it(int pidfd)
 	wait_end(pidfd, ANSWER_MS);
 }
 
-/* One request over a socket that is taken; its answer within the time (-1: whenever). */
-static int ask(int fd, uint8_t type, const struct wire_w *fields, int64_t timeout_ms,
-	       struct berth_error *err)
+/* One request over a socket that is taken. A soft end takes as long as the graces of what runs. */
+static int ask(int fd, uint8_t type, const struct wire_w *fields, bool hard, struct berth_error *err)
 {
 	struct berth_stream stream = {.rfd = fd, .wfd = fd, .pidfd = -1};
 	auto(road) struct road *r = NULL;
 	int rc = road_over(&stream, &r, err);
 
 	if (rc == 0)
-		rc = road_hello(r, deadline_from_ms(ANSWER_MS), err);
+		rc = road_hello(r, deadline_from_ms(hard ? HARD_ANSWER_MS : ANSWER_MS), err);
 	return rc < 0 ? rc
-		      : road_ask(r, type, fields, deadline_from_ms(timeout_ms), NULL, err);
+		      : road_ask(r, type, fields, deadline_from_ms(hard ? HARD_MS : -1), NULL, err);
+}
+
+/* A child of an init may hold its lock for the moment between fork and close; nothing tells when that is over. */
+static bool lock_falls(const char *dir)
+{
+	int64_t deadline = deadline_from_ms(ANSWER_MS);
+	struct timespec pause = {0, NS_PER_MS};
+
+	while (local_init_alive(dir)) {
+		if (now_mono_ns() > deadline)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
 }
 
 static int end_init(const char *dir, bool hard, struct berth_error *err)
@@ -107,12 +121,12 @@ static int end_init(const char *dir, bool hard, struct berth_error *err)
 	wire_w_str(&w, WK_CAUSE, "stopped");
 	if (hard)
 		wire_w_int(&w, WK_GRACE_MS, 0);
-	rc = ask(fd, WIRE_STOP, &w, hard ? HARD_MS : -1, err);
-	if (rc == 0 && !wait_end(pidfd, ANSWER_MS))
+	rc = ask(fd, WIRE_STOP, &w, hard, err);
+	if (rc == 0 && (!wait_end(pidfd, ANSWER_MS) || !lock_falls(dir)))
 		rc = berth_fail(err, BERTH_E_TIMEOUT, "the init for %s does not end", dir);
 	if (rc < 0 && hard) {
 		kill_it(pidfd);
-		rc = 0;	/* the locks say whether that was enough */
+		rc = lock_falls(dir) ? 0 : rc;
 	}
 	return rc < 0 && !local_init_alive(dir) ? 0 : rc;
 }
@@ -151,7 +165,7 @@ static int end_record(int dirfd, const char *id, int kind, bool hard, struct ber
 	wire_w_int(&w, WK_KIND, kind);
 	if (hard)
 		wire_w_int(&w, WK_GRACE_MS, 0);
-	rc = ask(fd, WIRE_CANCEL, &w, hard ? HARD_MS : -1, err);
+	rc = ask(fd, WIRE_CANCEL, &w, hard, err);
 	if (rc < 0 && hard) {
 		kill_it(pidfd);
 		rc = 0;

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,7 +19,6 @@
 #include "base/io.h"
 #include "base/path.h"
 #include "base/strv.h"
-#include "base/time.h"
 #include "core/agent_blob.h"
 #include "loop/child.h"
 
@@ -71,31 +69,17 @@ static int start_failed(int errfd, const char *dir, const char *how, struct bert
 			  text[0] ? text : how);
 }
 
-/* One byte or the end of the pipe: either way init has said what it had to say. */
-static int wait_ready(int fd, const char *dir, struct berth_error *err)
-{
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-	char byte;
-
-	if (RETRY_EINTR(poll(&p, 1, START_MS)) <= 0)
-		return berth_fail(err, BERTH_E_TIMEOUT, "the sandbox's init for %s is not ready", dir);
-	return RETRY_EINTR(read(fd, &byte, 1)) == 1;
-}
-
 static int run_init(struct local *l, const char *agent, const char *dir, struct berth_error *err)
 {
-	const char *const argv[] = {"berth-agent", "init", "--daemon", "--ready", "3", dir, NULL};
+	/* --daemon: this process ends, with 0, when the init that it has made (or another starter's) listens. */
+	const char *const argv[] = {"berth-agent", "init", "--daemon", dir, NULL};
 	auto(strv_items) char **env = local_environment(l);
 	auto(child) struct child child = CHILD_INIT;
-	auto_close int ready_r = -1, ready_w = -1, errfd = -1;
+	auto_close int errfd = -1;
 	struct child_params p = CHILD_PARAMS_INIT;
 	struct child_exit end = {0};
-	int fds[2], rc = fd_pipe(fds, 0);
+	int fd, rc;
 
-	if (rc < 0)
-		return berth_fail_errno(err, 0, -rc, "pipe");
-	ready_r = fds[0];
-	ready_w = fds[1];
 	errfd = fd_move_above_2(memfd_create("init-errors", MFD_CLOEXEC));
 	if (!env || errfd < 0)
 		return berth_fail_nomem(err);
@@ -103,24 +87,20 @@ static int run_init(struct local *l, const char *agent, const char *dir, struct 
 	p.argv = (char *const *)argv;
 	p.env = env;
 	p.cwd = l->home;
-	p.fds = (struct child_fd[]){{ready_w, 3}, {errfd, 2}};
-	p.n_fds = 2;
+	p.fds = (struct child_fd[]){{errfd, 2}};
+	p.n_fds = 1;
 	p.setsid = true;
 	rc = child_spawn(&p, &child, NULL, err);
-	if (rc < 0)
-		return rc;
-	fd_close(&ready_w);
-	rc = wait_ready(ready_r, dir, err);
-	if (rc < 0)
-		return rc;
-	rc = child_wait(&child, START_MS, &end, err);
+	if (rc == 0)
+		rc = child_wait(&child, START_MS, &end, err);
 	if (rc > 0)
 		return berth_fail(err, BERTH_E_TIMEOUT, "the sandbox's init for %s is not ready", dir);
-	/* Not ours? Then another starter's won, or none did: the socket tells. */
-	fds[0] = rc < 0 ? rc : local_connect(dir, "init.sock");
-	if (fds[0] < 0)
-		return rc < 0 ? rc : start_failed(errfd, dir, berth_errno_text(-fds[0]), err);
-	close(fds[0]);
+	if (rc < 0)
+		return rc;
+	fd = local_connect(dir, "init.sock");
+	if (fd < 0)
+		return start_failed(errfd, dir, berth_errno_text(-fd), err);
+	close(fd);
 	return 0;
 }
 

@@ -318,21 +318,22 @@ int local_each_dir(const struct local *l, int (*fn)(struct local *l, const char 
 int local_discard(struct local *l, struct berth_error *err)
 {
 	auto_free char *trash = mem_printf("%s/trash", l->state_dir), *gone = NULL;
+	auto_close int fd = -1;
 	char random[17];
 	int rc;
 
-	gone = trash ? mem_printf("%s/%s-%s-%s", trash, l->root, l->name, random_name(random, 16))
-		     : NULL;
-	if (!gone)
+	gone = mem_printf("%s-%s-%s", l->root, l->name, random_name(random, 16));
+	if (!trash || !gone)
 		return berth_fail_nomem(err);
 	rc = mkdir_p(AT_FDCWD, trash, 0700);
 	if (rc < 0)
 		return berth_fail_errno(err, 0, -rc, "%s", trash);
-	if (rename(l->base, gone) < 0)
+	fd = open(trash, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || renameat(AT_FDCWD, l->base, fd, gone) < 0)
 		return berth_fail_errno(err, 0, errno, "%s", l->base);
 	local_unload(l);
-	rc = remove_tree(AT_FDCWD, gone);
-	return rc < 0 ? berth_fail_errno(err, 0, -rc, "%s could not be removed", gone) : 0;
+	rc = remove_tree(fd, gone);
+	return rc < 0 ? berth_fail_errno(err, 0, -rc, "%s/%s could not be removed", trash, gone) : 0;
 }
 
 int local_sweep_trash(const struct local *l, const char *name, struct berth_error *err)
