@@ -57,6 +57,7 @@ struct source {
 	struct record_status st; /* of the last refresh or watch; borrows from rec or reply */
 	struct wire_slice spec;
 	int cancel_fd;
+	int64_t deadline; /* of answers that wait for nothing, beside our own patience */
 };
 
 #define SOURCE_INIT                                                                                \
