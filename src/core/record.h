@@ -62,7 +62,7 @@ struct source {
 
 #define SOURCE_INIT                                                                                \
 	{                                                                                          \
-		.rec = RECORD_INIT, .cancel_fd = -1, .deadline = INT64_MAX                                             \
+		.rec = RECORD_INIT, .cancel_fd = -1, .deadline = INT64_MAX                         \
 	}
 
 /*
