@@ -422,7 +422,11 @@ static void on_signals(void)
 static void end(void) attr_noreturn;
 static void end(void)
 {
+	struct flock fl = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+
 	unlink("init.sock");
+	/* A child that was forked a moment ago may still have the file open. */
+	fcntl(self.lockfd, F_OFD_SETLK, &fl);
 	for (unsigned i = 0; i < self.n_conns; i++)
 		kill(self.conns[i], SIGTERM);
 	groups_sweep();
