@@ -115,3 +115,14 @@ load helper
     same "$(cat r.txt)" result
     code 3 berth cp b:r.txt x
 }
+
+@test "a plain exec ends with its caller, all of it" {
+    mkfifo held
+    berth exec -- sh -c "exec 3>$PWD/held; setsid sleep 1000 & exec sleep 1000" &
+    pid=$!
+    exec 4<held
+    kill -KILL $pid
+    wait $pid || :
+    timeout 20 cat <&4
+    exec 4<&-
+}

@@ -183,3 +183,37 @@ interrupted() {
     same "$code" 143
     code 3 berth status a
 }
+
+@test "an interrupt during the install ends it at once, and the install too" {
+    mkfifo begun held
+    berth run art --id a --install "exec 3>$PWD/held; echo begun >$PWD/begun; exec sleep 1000" -- true 2>err &
+    pid=$!
+    exec 4<held
+    read -r line <begun
+    same "$line" begun
+    kill -INT $pid
+    code=0
+    wait $pid || code=$?
+    same "$code" 130
+    has "$(cat err)" 'nothing was launched'
+    # The end of file comes when nobody holds the pipe any more.
+    timeout 20 cat <&4
+    exec 4<&-
+    code 3 berth status a
+    code 0 berth run art --id a -- true
+}
+
+@test "under nohup HUP stays ignored" {
+    mkfifo pipe
+    (trap '' HUP; exec berth run art --id a -- sh -c "$polite" >pipe) &
+    pid=$!
+    exec 4<pipe
+    read -r line <&4
+    kill -HUP $pid
+    kill -TERM $pid
+    code=0
+    wait $pid || code=$?
+    exec 4<&-
+    same "$code" 143
+    is "$(berth status a --json)" '.state == "cancelled"'
+}
