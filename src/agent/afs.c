@@ -2,9 +2,9 @@
 /*
  * afs.c: directories, removal, locks and names for the agent's store.
  *
- * Invariants: nothing allocates; recursion is bounded, whatever depth a worker has made (remove_tree_at moves what is
- * too deep up to its top and goes on there); no function follows a link that it has not been told to follow. Copies
- * are in copy.c.
+ * Invariants: nothing allocates; recursion is bounded, whatever depth a worker has made
+ * (remove_tree_at moves what is too deep up to its top and goes on there); no function follows a
+ * link that it has not been told to follow. Copies are in copy.c.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -19,12 +19,12 @@
 #define SYS_openat2 437
 #endif
 #ifndef F_OFD_GETLK
-#define F_OFD_GETLK 36
-#define F_OFD_SETLK 37
+#define F_OFD_GETLK  36
+#define F_OFD_SETLK  37
 #define F_OFD_SETLKW 38
 #endif
 
-#define RM_DEPTH 32	/* levels of recursion: 4.3 KiB of stack and one fd each */
+#define RM_DEPTH 32 /* levels of recursion: 4.3 KiB of stack and one fd each */
 
 /* What getdents64 returns; musl's struct dirent agrees, but only inside readdir(). */
 struct raw_dirent {
@@ -148,7 +148,7 @@ static int rm_file(int dirfd, const char *name, uint64_t *bytes)
 }
 
 struct rm {
-	int top;		/* what is too deep is moved here */
+	int top; /* what is too deep is moved here */
 	uint64_t *bytes;
 };
 
@@ -173,7 +173,7 @@ static int rm_entry(const struct rm *r, int dirfd, const char *name, uint8_t typ
 		return 0;
 	if (errno != EACCES)
 		return -1;
-	make_accessible(dirfd, name);	/* moving a directory changes its "..": it must be writable */
+	make_accessible(dirfd, name); /* moving a directory changes its "..": it must be writable */
 	fchmod(dirfd, 0700);
 	return renameat(dirfd, name, r->top, up);
 }
@@ -211,7 +211,8 @@ static int rm_dir(const struct rm *r, int parent, const char *name, int depth)
 		return errno == ENOENT ? 0 : -1;
 	if (here.top < 0)
 		here.top = fd;
-	/* Passes, because what is moved up comes in behind the scan; something else that adds files for ever is not our business. */
+	/* Passes, because what is moved up comes in behind the scan; something else that adds files
+	 * for ever is not our business. */
 	for (int pass = 0; n > 0 && pass < 100000; pass++) {
 		n = rm_pass(&here, fd, depth);
 		if (n < 0)
@@ -261,14 +262,17 @@ static int walk_beneath(int dirfd, const char *path, int flags, mode_t mode)
 		if (fd < 0)
 			return -1;
 		last = path[n + strspn(path + n, "/")] == '\0';
-		errno = *path == '/' || (n == 2 && path[0] == '.' && path[1] == '.') ? EXDEV :
-			n >= sizeof(name) ? ENAMETOOLONG : 0;
+		errno = *path == '/' || (n == 2 && path[0] == '.' && path[1] == '.') ? EXDEV
+			: n >= sizeof(name)                                          ? ENAMETOOLONG
+										     : 0;
 		if (errno)
 			break;
 		memcpy(name, path, n);
 		name[n] = '\0';
-		next = openat(fd, n ? name : ".", last ? flags | O_NOFOLLOW | O_CLOEXEC :
-			      O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, mode);
+		next = openat(fd, n ? name : ".",
+			      last ? flags | O_NOFOLLOW | O_CLOEXEC
+				   : O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+			      mode);
 		e = errno;
 		close(fd);
 		errno = e;
@@ -313,9 +317,11 @@ static int make_beneath(int dirfd, char *buf)
 		char saved = p[n];
 
 		p[n] = '\0';
-		/* Up and down through the whole path each time, so that ".." and links mean what they mean in a path. */
+		/* Up and down through the whole path each time, so that ".." and links mean what
+		 * they mean in a path. */
 		next = open_beneath(dirfd, buf, O_RDONLY | O_DIRECTORY, 0);
-		if (next < 0 && errno == ENOENT && n && (mkdirat(at, p, 0755) == 0 || errno == EEXIST))
+		if (next < 0 && errno == ENOENT && n &&
+		    (mkdirat(at, p, 0755) == 0 || errno == EEXIST))
 			next = open_beneath(dirfd, buf, O_RDONLY | O_DIRECTORY, 0);
 		e = errno;
 		p[n] = saved;
@@ -389,7 +395,8 @@ static int tmpdir_try(struct tmpdir *t)
 	t->fd = openat(agent.dirfd, t->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (t->fd < 0)
 		return errno == ENOENT ? 0 : -1;
-	/* A write lock wants a fd open for writing, which a directory has not: a read lock says as much to F_OFD_GETLK. */
+	/* A write lock wants a fd open for writing, which a directory has not: a read lock says as
+	 * much to F_OFD_GETLK. */
 	if (ofd_lock(t->fd, F_RDLCK, false) < 0 || fstat(t->fd, &st) < 0)
 		return -1;
 	if (st.st_nlink > 0)

@@ -2,9 +2,9 @@
 /*
  * copy.c: copies of files and trees for views and layers where no overlay can be mounted.
  *
- * Invariants: a copy shares no inode with its source (a reflink is a copy); no link is followed on either side, because
- * every step is relative to a directory fd with O_NOFOLLOW. Not copied: owners, extended attributes, hard links among
- * files, sockets, devices.
+ * Invariants: a copy shares no inode with its source (a reflink is a copy); no link is followed on
+ * either side, because every step is relative to a directory fd with O_NOFOLLOW. Not copied:
+ * owners, extended attributes, hard links among files, sockets, devices.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,8 +17,9 @@
 
 #include "agent/afs.h"
 
-#define COPY_DEPTH 400	/* 4.5 KiB of stack and two fds each */
-/* A whiteout where the kernel refuses character devices 0:0 (before 5.8, not root): a link to what no link of an artifact says. */
+#define COPY_DEPTH 400 /* 4.5 KiB of stack and two fds each */
+/* A whiteout where the kernel refuses character devices 0:0 (before 5.8, not root): a link to what
+ * no link of an artifact says. */
 #define WHITEOUT_LINK "/\001berth: removed by the install\001"
 
 static uint8_t buf[256 * 1024];
@@ -35,10 +36,11 @@ int copy_bytes(int from, int to)
 			n = copy_file_range(from, NULL, to, NULL, 1u << 30, 0);
 			if (n > 0)
 				continue;
-			/* Some file systems have none of it, some say 0 for files that have contents (procfs): read then. */
+			/* Some file systems have none of it, some say 0 for files that have
+			 * contents (procfs): read then. */
 			range = false;
-			if (n < 0 && errno != EXDEV && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP &&
-			    errno != EPERM && errno != EINTR)
+			if (n < 0 && errno != EXDEV && errno != EINVAL && errno != ENOSYS &&
+			    errno != EOPNOTSUPP && errno != EPERM && errno != EINTR)
 				return -1;
 		}
 		n = RETRY_EINTR(read(from, buf, sizeof(buf)));
@@ -49,7 +51,8 @@ int copy_bytes(int from, int to)
 	}
 }
 
-static int copy_file(int src, int dst, const char *name, const struct stat *st, struct copy_stat *cs)
+static int copy_file(int src, int dst, const char *name, const struct stat *st,
+		     struct copy_stat *cs)
 {
 	struct timespec ts[2] = {{.tv_nsec = UTIME_OMIT}, st->st_mtim};
 	int in, out = -1, r = -1, e;
@@ -100,8 +103,8 @@ static bool is_opaque(int fd)
 
 static int copy_level(int src, int dst, unsigned flags, struct copy_stat *cs, int depth);
 
-static int copy_dir(int src, int dst, const char *name, const struct stat *st, unsigned flags, struct copy_stat *cs,
-		    int depth)
+static int copy_dir(int src, int dst, const char *name, const struct stat *st, unsigned flags,
+		    struct copy_stat *cs, int depth)
 {
 	int in, out = -1, r = -1, e;
 
@@ -137,7 +140,8 @@ static int make_room(int dst, const char *name, bool dir)
 	return dir && S_ISDIR(st.st_mode) ? 0 : remove_tree_at(dst, name, NULL);
 }
 
-static int copy_entry(int src, int dst, const char *name, unsigned flags, struct copy_stat *cs, int depth)
+static int copy_entry(int src, int dst, const char *name, unsigned flags, struct copy_stat *cs,
+		      int depth)
 {
 	struct stat st;
 
@@ -153,7 +157,8 @@ static int copy_entry(int src, int dst, const char *name, unsigned flags, struct
 		return copy_link(src, dst, name, flags);
 	if (S_ISFIFO(st.st_mode))
 		return mkfifoat(dst, name, st.st_mode & 0777);
-	return 0;	/* whiteouts (a character device 0:0) have removed what was there; the rest is left out */
+	return 0; /* whiteouts (a character device 0:0) have removed what was there; the rest is
+		     left out */
 }
 
 static int copy_level(int src, int dst, unsigned flags, struct copy_stat *cs, int depth)
@@ -180,7 +185,7 @@ int copy_tree(int src, int dst, unsigned flags, struct copy_stat *cs)
 	return copy_level(src, dst, flags, cs, 0);
 }
 
-/* ---- the difference ---------------------------------------------------------------------------------------- */
+/* ---- the difference ---- */
 
 static int diff_level(int tree, int full, int depth);
 
@@ -208,7 +213,8 @@ static int same_bytes(int a, int b)
 	}
 }
 
-static int same_file(int tree, int full, const char *name, const struct stat *a, const struct stat *b)
+static int same_file(int tree, int full, const char *name, const struct stat *a,
+		     const struct stat *b)
 {
 	int x, y, r;
 
@@ -233,7 +239,8 @@ static int same_link(int tree, int full, const char *name)
 	return n < 0 || k < 0 ? -1 : n == k && memcmp(a, b, (size_t)n) == 0;
 }
 
-static int diff_dir(int tree, int full, const char *name, const struct stat *a, const struct stat *b, int depth)
+static int diff_dir(int tree, int full, const char *name, const struct stat *a,
+		    const struct stat *b, int depth)
 {
 	int x = openat(tree, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	int y = openat(full, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -246,7 +253,8 @@ static int diff_dir(int tree, int full, const char *name, const struct stat *a, 
 	errno = e;
 	if (r < 0 || (a->st_mode & 0777) != (b->st_mode & 0777))
 		return r;
-	return unlinkat(full, name, AT_REMOVEDIR) < 0 && errno != ENOTEMPTY && errno != EEXIST ? -1 : 0;
+	return unlinkat(full, name, AT_REMOVEDIR) < 0 && errno != ENOTEMPTY && errno != EEXIST ? -1
+											       : 0;
 }
 
 static int diff_entry(int tree, int full, const char *name, int depth)

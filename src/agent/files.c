@@ -2,9 +2,10 @@
 /*
  * files.c: PUT GET STAT LS MKDIR SYMLINK REMOVE.
  *
- * A path is either one of the sandbox's file system (relative to home; links mean what they mean there) or, with BASE_ID, one
- * inside the view of an execution, which no link and no ".." may leave. Invariants: what is written appears by rename, whole;
- * a link in the last place is replaced, not written through; an early error leaves the stream behind END.
+ * A path is either one of the sandbox's file system (relative to home; links mean what they mean
+ * there) or, with BASE_ID, one inside the view of an execution, which no link and no ".." may
+ * leave. Invariants: what is written appears by rename, whole; a link in the last place is
+ * replaced, not written through; an early error leaves the stream behind END.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -18,11 +19,11 @@
 
 /* Where a request works. */
 struct place {
-	int dirfd;		/* home, or the root of a view */
-	bool inside;		/* nothing may lead out of dirfd */
+	int dirfd;   /* home, or the root of a view */
+	bool inside; /* nothing may lead out of dirfd */
 	struct view_hold hold;
 	char path[AGENT_PATH_MAX];
-	char buf[AGENT_PATH_MAX];	/* the parent's path, and the leaf behind it */
+	char buf[AGENT_PATH_MAX]; /* the parent's path, and the leaf behind it */
 	const char *leaf;
 	struct agent_fail f;
 };
@@ -59,7 +60,8 @@ static int code_of(int err)
 static int place_fail(struct place *pl, const char *what)
 {
 	if (errno == EXDEV && pl->inside)
-		return fail(&pl->f, WIRE_E_INVALID, NULL, EXDEV, "%s leads out of the working directory", pl->path);
+		return fail(&pl->f, WIRE_E_INVALID, NULL, EXDEV,
+			    "%s leads out of the working directory", pl->path);
 	return fail(&pl->f, code_of(errno), NULL, errno, "cannot %s %s: %m", what, pl->path);
 }
 
@@ -77,9 +79,12 @@ static int place_begin(struct place *pl, const uint8_t *p, size_t n, bool rw)
 		pl->dirfd = view_reach(base, rw, &pl->hold, &pl->f);
 		return pl->dirfd < 0 ? -1 : 0;
 	}
-	pl->dirfd = agent.homefd >= 0 ? fcntl(agent.homefd, F_DUPFD_CLOEXEC, 3) :
-		openat(AT_FDCWD, pl->path[0] == '/' ? "/" : agent.home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return pl->dirfd < 0 ? fail(&pl->f, WIRE_E_IO, NULL, errno, "cannot open the home folder: %m") : 0;
+	pl->dirfd = agent.homefd >= 0 ? fcntl(agent.homefd, F_DUPFD_CLOEXEC, 3)
+				      : openat(AT_FDCWD, pl->path[0] == '/' ? "/" : agent.home,
+					       O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return pl->dirfd < 0
+		       ? fail(&pl->f, WIRE_E_IO, NULL, errno, "cannot open the home folder: %m")
+		       : 0;
 }
 
 /* Ends a request with OK, or with what is in pl->f. */
@@ -97,7 +102,8 @@ static int place_end(struct conn *c, struct place *pl, int r)
 
 static int place_open(struct place *pl, int flags)
 {
-	return pl->inside ? open_beneath(pl->dirfd, pl->path, flags, 0) : openat(pl->dirfd, pl->path, flags | O_CLOEXEC);
+	return pl->inside ? open_beneath(pl->dirfd, pl->path, flags, 0)
+			  : openat(pl->dirfd, pl->path, flags | O_CLOEXEC);
 }
 
 /* The directory that holds the last component (pl->leaf). */
@@ -124,7 +130,11 @@ static int place_parent(struct place *pl, bool make)
 		*slash = '\0';
 	if (slash && slash != pl->buf && make && mkdir_p_at(pl->dirfd, pl->buf, 0755) < 0)
 		return place_fail(pl, "make the folder of");
-	fd = openat(pl->dirfd, !slash ? "." : slash == pl->buf ? "/" : pl->buf, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = openat(pl->dirfd,
+		    !slash             ? "."
+		    : slash == pl->buf ? "/"
+				       : pl->buf,
+		    O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return fd < 0 ? place_fail(pl, "reach") : fd;
 }
 
@@ -132,7 +142,8 @@ static struct timespec time_ns(int64_t ns)
 {
 	int64_t s = ns / 1000000000, rest = ns % 1000000000;
 
-	return rest < 0 ? (struct timespec){s - 1, (long)(rest + 1000000000)} : (struct timespec){s, (long)rest};
+	return rest < 0 ? (struct timespec){s - 1, (long)(rest + 1000000000)}
+			: (struct timespec){s, (long)rest};
 }
 
 static int64_t mtime_ns(const struct stat *st)
@@ -169,17 +180,17 @@ static void beside_name(char name[48])
 	random_name(name + 7);
 }
 
-/* ---- PUT ------------------------------------------------------------------------------------------------- */
+/* ---- PUT ---- */
 
 struct put {
 	struct place pl;
 	int parent, fd;
-	bool named;		/* beside is a name already; else the file has none yet */
+	bool named; /* beside is a name already; else the file has none yet */
 	char beside[48];
 	mode_t mode;
 	bool has_time;
 	struct timespec ts[2];
-	int64_t size;		/* announced, or -1 */
+	int64_t size; /* announced, or -1 */
 };
 
 static int put_open(struct put *u)
@@ -219,11 +230,12 @@ static int put_receive(struct conn *c, struct put *u)
 		return -1;
 	}
 	if (r != 2)
-		return -1;	/* the stream is broken */
+		return -1; /* the stream is broken */
 	hash_get(&h, got);
 	if (!wire_find(p, n, WK_XXH128, &sent) || sent.n != 16 || memcmp(sent.p, got, 16) != 0 ||
 	    (u->size >= 0 && u->size != total))
-		return fail(&u->pl.f, WIRE_E_PROTOCOL, NULL, 0, "%s did not arrive as it was sent", u->pl.path);
+		return fail(&u->pl.f, WIRE_E_PROTOCOL, NULL, 0, "%s did not arrive as it was sent",
+			    u->pl.path);
 	return 0;
 }
 
@@ -271,9 +283,10 @@ int verb_put(struct conn *c, const uint8_t *p, size_t n)
 	return place_end(c, &u.pl, r);
 }
 
-/* ---- GET ------------------------------------------------------------------------------------------------- */
+/* ---- GET ---- */
 
-static int get_send(struct conn *c, struct place *pl, int fd, uint64_t off, uint64_t max, uint8_t hash[16])
+static int get_send(struct conn *c, struct place *pl, int fd, uint64_t off, uint64_t max,
+		    uint8_t hash[16])
 {
 	uint8_t *buf = agent_map(IO_SIZE);
 	struct hash h;
@@ -307,7 +320,8 @@ static int get_send(struct conn *c, struct place *pl, int fd, uint64_t off, uint
 
 static int get(struct conn *c, struct place *pl, const uint8_t *p, size_t n)
 {
-	int64_t off = wire_find_int(p, n, WK_OFFSET, 0), max = wire_find_int(p, n, WK_MAX, INT64_MAX);
+	int64_t off = wire_find_int(p, n, WK_OFFSET, 0),
+		max = wire_find_int(p, n, WK_MAX, INT64_MAX);
 	uint8_t hash[16];
 	struct wire_w *w;
 	struct stat st;
@@ -345,7 +359,7 @@ int verb_get(struct conn *c, const uint8_t *p, size_t n)
 	return place_end(c, &pl, r < 0 ? r : get(c, &pl, p, n));
 }
 
-/* ---- STAT, LS -------------------------------------------------------------------------------------------- */
+/* ---- STAT, LS ---- */
 
 static void put_stat(struct wire_w *w, int fd, const char *name, const struct stat *st)
 {
@@ -387,7 +401,8 @@ int verb_stat(struct conn *c, const uint8_t *p, size_t n)
 	static struct place pl;
 	int r = place_begin(&pl, p, n, false);
 
-	return place_end(c, &pl, r < 0 ? r : stat_one(c, &pl, wire_find_int(p, n, WK_FOLLOW, 0) != 0));
+	return place_end(c, &pl,
+			 r < 0 ? r : stat_one(c, &pl, wire_find_int(p, n, WK_FOLLOW, 0) != 0));
 }
 
 static int list_dir(struct conn *c, struct place *pl)
@@ -404,7 +419,7 @@ static int list_dir(struct conn *c, struct place *pl)
 	dirscan_init(&d, fd);
 	while (!c->broken && (name = dirscan_next(&d, &type))) {
 		if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			continue;	/* gone meanwhile */
+			continue; /* gone meanwhile */
 		w = conn_begin(c, WIRE_EVENT);
 		wire_w_str(w, WK_NAME, name);
 		put_stat(w, fd, name, &st);
@@ -423,7 +438,7 @@ int verb_ls(struct conn *c, const uint8_t *p, size_t n)
 	return place_end(c, &pl, r < 0 ? r : list_dir(c, &pl));
 }
 
-/* ---- MKDIR, SYMLINK, REMOVE ------------------------------------------------------------------------------ */
+/* ---- MKDIR, SYMLINK, REMOVE ---- */
 
 static int make_dir(struct place *pl, const uint8_t *p, size_t n)
 {
@@ -436,7 +451,9 @@ static int make_dir(struct place *pl, const uint8_t *p, size_t n)
 	if (parent < 0)
 		return -1;
 	made = mkdirat(parent, pl->leaf, 0700) == 0;
-	fd = made || errno == EEXIST ? openat(parent, pl->leaf, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+	fd = made || errno == EEXIST
+		     ? openat(parent, pl->leaf, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+		     : -1;
 	if (fd < 0 && errno == ELOOP)
 		errno = EEXIST;
 	if (fd < 0)
@@ -515,5 +532,6 @@ int verb_remove(struct conn *c, const uint8_t *p, size_t n)
 	static struct place pl;
 	int r = place_begin(&pl, p, n, true);
 
-	return place_end(c, &pl, r < 0 ? r : remove_one(&pl, wire_find_int(p, n, WK_RECURSIVE, 0) != 0));
+	return place_end(c, &pl,
+			 r < 0 ? r : remove_one(&pl, wire_find_int(p, n, WK_RECURSIVE, 0) != 0));
 }

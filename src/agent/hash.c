@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hash.c: the agent's only copy of XXH3-128. Optimised for speed although the agent is built for size: every byte
- * of output and of an artifact goes through it. Does no I/O and allocates nothing.
+ * hash.c: the agent's only copy of XXH3-128. Optimised for speed although the agent is built for
+ * size: every byte of output and of an artifact goes through it. Does no I/O and allocates nothing.
  */
 #pragma GCC optimize("O3")
 
@@ -29,6 +29,7 @@ void hash_get(const struct hash *h, uint8_t ret[16])
 {
 	XXH128_canonical_t c;
 
-	XXH128_canonicalFromHash(&c, XXH3_128bits_digest((const XXH3_state_t *)(const void *)h->state));
+	XXH128_canonicalFromHash(&c,
+				 XXH3_128bits_digest((const XXH3_state_t *)(const void *)h->state));
 	__builtin_memcpy(ret, c.digest, sizeof(c.digest));
 }

@@ -16,7 +16,8 @@ struct hash {
 
 void hash_init(struct hash *h);
 void hash_add(struct hash *h, const void *p, size_t n);
-/* The hash so far, canonical (big endian), as XXH128_canonicalFromHash writes it. More may be added afterwards. */
+/* The hash so far, canonical (big endian), as XXH128_canonicalFromHash writes it. More may be added
+ * afterwards. */
 void hash_get(const struct hash *h, uint8_t ret[16]);
 
 #endif

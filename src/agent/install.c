@@ -2,11 +2,13 @@
 /*
  * install.c: INSTALL: a command runs in a view of a tree, and what it added becomes a layer.
  *
- * One installer per layer, by a kernel lock on store/l/KEY.lock that ends with this process; whoever waited finds the layer there.
- * The view is the one that executions get: an overlay on DIR/app, else a copy bound to DIR/app, else (no mount namespace) a
- * copy in the layer's final place, so that absolute paths which an installer writes stay true. Invariants: a layer has a marker only
- * after its command succeeded; whatever happened before lies under tmp/ or without a marker, and is removed by this process, by
- * the next installer of the layer or by PRUNE. Not here: processes and their end (tree.h).
+ * One installer per layer, by a kernel lock on store/l/KEY.lock that ends with this process;
+ * whoever waited finds the layer there. The view is the one that executions get: an overlay on
+ * DIR/app, else a copy bound to DIR/app, else (no mount namespace) a copy in the layer's final
+ * place, so that absolute paths which an installer writes stay true. Invariants: a layer has a
+ * marker only after its command succeeded; whatever happened before lies under tmp/ or without a
+ * marker, and is removed by this process, by the next installer of the layer or by PRUNE. Not here:
+ * processes and their end (tree.h).
  */
 #include <errno.h>
 #include <poll.h>
@@ -22,30 +24,31 @@
 #include "agent/tree.h"
 #include "agent/view_mount.h"
 
-#define TAIL_BYTES	4096u
-#define GRACE_MS	2000
-#define COMMAND_MAX	(128u * 1024u)	/* the kernel's limit of one argument */
+#define TAIL_BYTES  4096u
+#define GRACE_MS    2000
+#define COMMAND_MAX (128u * 1024u) /* the kernel's limit of one argument */
 
 struct install {
 	struct conn *c;
 	char tree[STORE_HEX + 1], layer[STORE_HEX + 1];
-	int64_t timeout_ms, deadline;	/* 0: none */
+	int64_t timeout_ms, deadline; /* 0: none */
 	struct tmpdir tmp;
-	int lock, use;			/* the layer's lock; a read lock on the tree: PRUNE keeps off */
+	int lock, use; /* the layer's lock; a read lock on the tree: PRUNE keeps off */
 	struct agent_fail f;
-	uint8_t tail[TAIL_BYTES];	/* a ring */
-	uint64_t output;		/* bytes so far */
+	uint8_t tail[TAIL_BYTES]; /* a ring */
+	uint64_t output;          /* bytes so far */
 };
 
-/* ---- the lock ----------------------------------------------------------------------------------------------- */
+/* ---- the lock ---- */
 
 static int open_lock(const char *layer)
 {
-	return openat(agent.dirfd, store_path('l', layer, ".lock").s, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	return openat(agent.dirfd, store_path('l', layer, ".lock").s, O_RDWR | O_CREAT | O_CLOEXEC,
+		      0600);
 }
 
-/* Locks an open description from a child, which waits in our place: the lock belongs to the description. The child's end of the pipe
- * closes when it has the lock (or has died). */
+/* Locks an open description from a child, which waits in our place: the lock belongs to the
+ * description. The child's end of the pipe closes when it has the lock (or has died). */
 static pid_t lock_in_child(int fd, int pipe_fd)
 {
 	pid_t parent = getpid(), pid = fork();
@@ -70,7 +73,8 @@ static int wait_for_lock(struct install *in, int fd)
 	if (left < 0)
 		left = 0;
 	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
-		return fail(&in->f, WIRE_E_IO, "install", errno, "cannot wait for another install: %m");
+		return fail(&in->f, WIRE_E_IO, "install", errno,
+			    "cannot wait for another install: %m");
 	pid = lock_in_child(fd, pipe_fds[1]);
 	close(pipe_fds[1]);
 	p[0] = (struct pollfd){pipe_fds[0], POLLIN, 0};
@@ -93,7 +97,8 @@ static int wait_for_lock(struct install *in, int fd)
 
 static int timed_out(struct install *in, const char *what)
 {
-	return fail(&in->f, WIRE_E_TIMEOUT, "install", 0, "%s after %lld ms", what, (long long)in->timeout_ms);
+	return fail(&in->f, WIRE_E_TIMEOUT, "install", 0, "%s after %lld ms", what,
+		    (long long)in->timeout_ms);
 }
 
 /* Takes the layer's lock: in->lock. */
@@ -105,17 +110,22 @@ static int take_turn(struct install *in)
 		int fd = open_lock(in->layer), r = 1;
 
 		if (fd < 0)
-			return fail(&in->f, WIRE_E_IO, "install", errno, "cannot lock the layer: %m");
+			return fail(&in->f, WIRE_E_IO, "install", errno,
+				    "cannot lock the layer: %m");
 		if (ofd_lock(fd, F_WRLCK, false) < 0)
-			r = errno == EAGAIN || errno == EACCES ? wait_for_lock(in, fd) :
-				fail(&in->f, WIRE_E_IO, "install", errno, "cannot lock the layer: %m");
+			r = errno == EAGAIN || errno == EACCES
+				    ? wait_for_lock(in, fd)
+				    : fail(&in->f, WIRE_E_IO, "install", errno,
+					   "cannot lock the layer: %m");
 		if (r == 1 && fstat(fd, &st) == 0 && st.st_nlink > 0) {
 			in->lock = fd;
 			return 0;
 		}
 		close(fd);
 		if (r == 0)
-			return timed_out(in, "waiting for another install of the same dependencies timed out");
+			return timed_out(
+				in,
+				"waiting for another install of the same dependencies timed out");
 		if (r < 0)
 			return -1;
 		/* PRUNE has removed the lock file at that moment: again. */
@@ -123,17 +133,23 @@ static int take_turn(struct install *in)
 	return fail(&in->f, WIRE_E_IO, "install", 0, "cannot lock the layer");
 }
 
-/* ---- the view ------------------------------------------------------------------------------------------------ */
+/* ---- the view ---- */
 
-/* Where setup() has made the view is told by names: tmp/up (overlay), tmp/full (a copy, bound to app), or the layer's own place. */
+/* Where setup() has made the view is told by names: tmp/up (overlay), tmp/full (a copy, bound to
+ * app), or the layer's own place. */
 static bool overlay_view(const struct install *in, bool in_userns)
 {
 	char up[64], wk[64];
-	struct overlay o = {.tree = in->tree, .upper = up, .work = wk, .userxattr = in_userns, .is_volatile = true};
+	struct overlay o = {.tree = in->tree,
+			    .upper = up,
+			    .work = wk,
+			    .userxattr = in_userns,
+			    .is_volatile = true};
 
 	join3(up, sizeof(up), in->tmp.name, "/up", "");
 	join3(wk, sizeof(wk), in->tmp.name, "/wk", "");
-	if (mkdirat(in->tmp.fd, "up", 0755) == 0 && mkdirat(in->tmp.fd, "wk", 0700) == 0 && overlay_mount(&o, "app") == 0)
+	if (mkdirat(in->tmp.fd, "up", 0755) == 0 && mkdirat(in->tmp.fd, "wk", 0700) == 0 &&
+	    overlay_mount(&o, "app") == 0)
 		return true;
 	remove_tree_at(in->tmp.fd, "wk", NULL);
 	remove_tree_at(in->tmp.fd, "up", NULL);
@@ -150,8 +166,9 @@ static int copy_view(const struct install *in, bool own_mnt, struct agent_fail *
 	join3(full, sizeof(full), in->tmp.name, "/full", "");
 	if (own_mnt)
 		path = full;
-	fd = mkdirat(agent.dirfd, path, 0755) < 0 ? -1 :
-		openat(agent.dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	fd = mkdirat(agent.dirfd, path, 0755) < 0
+		     ? -1
+		     : openat(agent.dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || store_copy(in->tree, NULL, fd, &how) < 0 ||
 	    (own_mnt && mount(path, "app", NULL, MS_BIND, NULL) < 0)) {
 		e = errno;
@@ -163,7 +180,9 @@ static int copy_view(const struct install *in, bool own_mnt, struct agent_fail *
 		return fd;
 	close(fd);
 	fd = openat(AT_FDCWD, "app", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? fail(f, WIRE_E_IO, "view", errno, "cannot open the view for the install: %m") : fd;
+	return fd < 0 ? fail(f, WIRE_E_IO, "view", errno,
+			     "cannot open the view for the install: %m")
+		      : fd;
 }
 
 static int setup(void *ctx, bool own_mnt, bool in_userns, struct agent_fail *f)
@@ -175,10 +194,12 @@ static int setup(void *ctx, bool own_mnt, bool in_userns, struct agent_fail *f)
 	if (!own_mnt || !overlay_view(in, in_userns))
 		return copy_view(in, own_mnt, f);
 	fd = openat(AT_FDCWD, "app", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? fail(f, WIRE_E_IO, "view", errno, "cannot open the view for the install: %m") : fd;
+	return fd < 0 ? fail(f, WIRE_E_IO, "view", errno,
+			     "cannot open the view for the install: %m")
+		      : fd;
 }
 
-/* ---- the command --------------------------------------------------------------------------------------------- */
+/* ---- the command ---- */
 
 /* A caller that does not read must not stop the clock. 0: no limit. */
 static void limit_sending(struct install *in, int64_t ms)
@@ -217,10 +238,11 @@ static int judge(struct install *in, const struct tree_result *r)
 		return -1;
 	}
 	if (WIFSIGNALED(r->status))
-		return fail(&in->f, WIRE_E_INTERNAL, "install", 0, "the install was ended by signal %d", WTERMSIG(r->status));
+		return fail(&in->f, WIRE_E_INTERNAL, "install", 0,
+			    "the install was ended by signal %d", WTERMSIG(r->status));
 	if (WEXITSTATUS(r->status) != 0)
-		return fail(&in->f, WIRE_E_INTERNAL, "install", 0, "the install failed with exit code %d",
-			    WEXITSTATUS(r->status));
+		return fail(&in->f, WIRE_E_INTERNAL, "install", 0,
+			    "the install failed with exit code %d", WEXITSTATUS(r->status));
 	return 0;
 }
 
@@ -228,8 +250,15 @@ static int run(struct install *in, const uint8_t *p, size_t n, char *command)
 {
 	char sh[] = "/bin/sh", c[] = "-c";
 	char *argv[] = {NULL, sh, c, command, NULL};
-	struct tree_cmd cmd = {.argv = argv + 1, .setup = setup, .cwdfd = -1, .sink = sink, .ctx = in,
-			       .watch_fd = in->c->fd, .deadline = in->deadline, .grace_ms = GRACE_MS, .own_ns = true};
+	struct tree_cmd cmd = {.argv = argv + 1,
+			       .setup = setup,
+			       .cwdfd = -1,
+			       .sink = sink,
+			       .ctx = in,
+			       .watch_fd = in->c->fd,
+			       .deadline = in->deadline,
+			       .grace_ms = GRACE_MS,
+			       .own_ns = true};
 	struct tree_result result = {0};
 	struct arena a;
 	int r = -1;
@@ -259,14 +288,16 @@ static const char *copied_at(const struct install *in, char buf[64], const char 
 	return fstatat(agent.dirfd, buf, &st, AT_SYMLINK_NOFOLLOW) == 0 ? buf : final;
 }
 
-/* A copy becomes what an overlay's upper directory would be: the layer must fit every tree with the same key. */
+/* A copy becomes what an overlay's upper directory would be: the layer must fit every tree with the
+ * same key. */
 static int reduce(struct install *in, const char *path)
 {
 	int fd = openat(agent.dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), r;
 
 	r = fd < 0 ? -1 : copy_diff(in->use, fd);
 	if (r < 0)
-		fail(&in->f, WIRE_E_IO, "install", errno, "cannot tell what the install has changed: %m");
+		fail(&in->f, WIRE_E_IO, "install", errno,
+		     "cannot tell what the install has changed: %m");
 	if (fd >= 0)
 		close(fd);
 	return r;
@@ -296,7 +327,7 @@ static int publish(struct install *in)
 	return r;
 }
 
-/* ---- the verb ------------------------------------------------------------------------------------------------ */
+/* ---- the verb ---- */
 
 /* The tree must be there and stay: a read lock on its directory says that it is used. */
 static int use_tree(struct install *in)
@@ -304,10 +335,12 @@ static int use_tree(struct install *in)
 	int lock = store_hold(F_RDLCK), r = -1;
 
 	if (lock >= 0 && store_look('t', in->tree) == STORE_TREE) {
-		in->use = openat(agent.dirfd, store_path('t', in->tree, "").s, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		in->use = openat(agent.dirfd, store_path('t', in->tree, "").s,
+				 O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		r = in->use < 0 ? -1 : ofd_lock(in->use, F_RDLCK, false);
 	} else if (lock >= 0) {
-		fail(&in->f, WIRE_E_PRECONDITION, "install", 0, "the artifact is not in the sandbox");
+		fail(&in->f, WIRE_E_PRECONDITION, "install", 0,
+		     "the artifact is not in the sandbox");
 	}
 	if (r < 0 && !in->f.code)
 		fail(&in->f, WIRE_E_IO, "install", errno, "cannot use the artifact: %m");
@@ -370,10 +403,12 @@ int verb_install(struct conn *c, const uint8_t *p, size_t n)
 
 	in = (struct install){.c = c, .tmp.fd = -1, .lock = -1, .use = -1};
 	in.timeout_ms = wire_find_int(p, n, WK_TIMEOUT_MS, 0);
-	if (!wire_find(p, n, WK_TREE, &tree) || !store_hex_valid(tree) || !wire_find(p, n, WK_LAYER, &layer) ||
-	    !store_hex_valid(layer) || in.timeout_ms < 0)
-		return conn_error(c, WIRE_E_INVALID, NULL, 0, "INSTALL needs TREE, LAYER and COMMAND");
-	if (!wire_find(p, n, WK_COMMAND, &command) || command.n == 0 || !slice_str(command, text, sizeof(text)))
+	if (!wire_find(p, n, WK_TREE, &tree) || !store_hex_valid(tree) ||
+	    !wire_find(p, n, WK_LAYER, &layer) || !store_hex_valid(layer) || in.timeout_ms < 0)
+		return conn_error(c, WIRE_E_INVALID, NULL, 0,
+				  "INSTALL needs TREE, LAYER and COMMAND");
+	if (!wire_find(p, n, WK_COMMAND, &command) || command.n == 0 ||
+	    !slice_str(command, text, sizeof(text)))
 		return conn_error(c, WIRE_E_INVALID, NULL, 0, "no valid COMMAND");
 	memcpy(in.tree, tree.p, STORE_HEX);
 	memcpy(in.layer, layer.p, STORE_HEX);

@@ -2,11 +2,13 @@
 /*
  * prune.c: FORGET and PRUNE: what is removed, and when it may be.
  *
- * A record goes only when its lock is free, and first by rename under tmp/, so that its id is free at once and a crash leaves
- * nothing half under it. A tree or layer goes only when no record of any state names it, nobody is installing over it, and it was
- * not used within the grace; this is decided under the exclusive store lock, which LAUNCH holds shared from looking until its
- * record is visible. A content goes when no tree has it (one link). What is found under tmp/ goes when nobody holds
- * its lock. When a record cannot be read, nobody knows what it needs: then trees and layers all stay.
+ * A record goes only when its lock is free, and first by rename under tmp/, so that its id is free
+ * at once and a crash leaves nothing half under it. A tree or layer goes only when no record of any
+ * state names it, nobody is installing over it, and it was not used within the grace; this is
+ * decided under the exclusive store lock, which LAUNCH holds shared from looking until its record
+ * is visible. A content goes when no tree has it (one link). What is found under tmp/ goes when
+ * nobody holds its lock. When a record cannot be read, nobody knows what it needs: then trees and
+ * layers all stay.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,21 +19,24 @@
 #include "agent/record.h"
 #include "agent/store.h"
 
-#define GRACE_MAX_MS	(10 * 60 * 1000)	/* an unpacked tree whose launch is still to come */
-#define TMP_GRACE_MS	(10 * 60 * 1000)	/* files in tmp/ that have no lock: pieces of somebody's upload */
-#define EMPTY_GRACE_MS	5000
-#define RESERVATION_MS	(60 * 60 * 1000)
-#define USED_MAX	(1u << 20)
+#define GRACE_MAX_MS (10 * 60 * 1000) /* an unpacked tree whose launch is still to come */
+#define TMP_GRACE_MS \
+	(10 * 60 * 1000) /* files in tmp/ that have no lock: pieces of somebody's upload */
+#define EMPTY_GRACE_MS 5000
+#define RESERVATION_MS (60 * 60 * 1000)
+#define USED_MAX       (1u << 20)
 
-/* ---- tmp/ -------------------------------------------------------------------------------------------------- */
+/* ---- tmp/ ---- */
 
 static bool older_than(const struct stat *st, int64_t ms)
 {
-	return wall_ms() - ((int64_t)st->st_ctim.tv_sec * 1000 + st->st_ctim.tv_nsec / 1000000) > ms;
+	return wall_ms() - ((int64_t)st->st_ctim.tv_sec * 1000 + st->st_ctim.tv_nsec / 1000000) >
+	       ms;
 }
 
-/* May this directory be removed? A maker locks before it fills: so what is not empty and not locked has nobody. Whether an empty one is
- * about to be locked cannot be known; it is left alone while it is young. */
+/* May this directory be removed? A maker locks before it fills: so what is not empty and not locked
+ * has nobody. Whether an empty one is about to be locked cannot be known; it is left alone while it
+ * is young. */
 static bool tmp_is_left(int fd, bool is_reservation)
 {
 	static struct dirscan d;
@@ -49,7 +54,8 @@ static bool tmp_is_left(int fd, bool is_reservation)
 	j = openat(fd, "journal", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (j < 0 && !is_reservation)
 		return true;
-	/* A reservation has no lock while its input arrives, and its journal has one from its first moment but one. */
+	/* A reservation has no lock while its input arrives, and its journal has one from its first
+	 * moment but one. */
 	if (j < 0)
 		return fstat(fd, &st) == 0 && older_than(&st, RESERVATION_MS);
 	held = record_held(j);
@@ -92,7 +98,7 @@ void prune_tmp(uint64_t *bytes)
 	close(fd);
 }
 
-/* ---- records ------------------------------------------------------------------------------------------------ */
+/* ---- records ---- */
 
 /* Removes a record whose lock is free. 0, or -1 and errno (ENOENT: gone already). */
 static int forget(const char *dir, const char *id, uint64_t *bytes)
@@ -114,7 +120,8 @@ static int forget(const char *dir, const char *id, uint64_t *bytes)
 	return r;
 }
 
-/* One whose end is written has a keeper that lets go of the lock next. A read lock waits for that, and nobody who asks sees it. */
+/* One whose end is written has a keeper that lets go of the lock next. A read lock waits for that,
+ * and nobody who asks sees it. */
 static bool is_let_go(int fd, int jfd)
 {
 	struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
@@ -153,9 +160,11 @@ int verb_forget(struct conn *c, const uint8_t *p, size_t n)
 	}
 	close(fd);
 	if (held < 0)
-		return conn_error(c, WIRE_E_IO, NULL, errno, "cannot ask for the lock of %s: %m", name);
+		return conn_error(c, WIRE_E_IO, NULL, errno, "cannot ask for the lock of %s: %m",
+				  name);
 	if (held)
-		return conn_error(c, WIRE_E_CONFLICT, NULL, 0, "execution %s is still running", name);
+		return conn_error(c, WIRE_E_CONFLICT, NULL, 0, "execution %s is still running",
+				  name);
 	if (forget(kind_dir(kind), name, NULL) == 0)
 		return conn_ok(c);
 	if (errno == ENOENT)
@@ -179,8 +188,8 @@ struct prune {
 	int64_t older_ms;
 	int64_t count, trees, layers;
 	uint64_t bytes;
-	bool blind;		/* a record could not be read */
-	uint8_t (*used)[32];	/* hashes and keys that records name */
+	bool blind;          /* a record could not be read */
+	uint8_t (*used)[32]; /* hashes and keys that records name */
 	size_t n_used, cap_used;
 };
 
@@ -203,12 +212,14 @@ static void prune_record(struct prune *pr, const char *dir, int dirfd, const cha
 	close(fd);
 }
 
-static void each_record(struct prune *pr, void (*fn)(struct prune *, const char *, int, const char *))
+static void each_record(struct prune *pr,
+			void (*fn)(struct prune *, const char *, int, const char *))
 {
 	static const char *const dirs[] = {"x", "s"};
 
 	for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
-		int fd = openat(agent.dirfd, dirs[i], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		int fd = openat(agent.dirfd, dirs[i],
+				O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		struct dirscan d;
 		const char *name;
 		uint8_t type;
@@ -222,14 +233,15 @@ static void each_record(struct prune *pr, void (*fn)(struct prune *, const char 
 	}
 }
 
-/* ---- what is used ------------------------------------------------------------------------------------------- */
+/* ---- what is used ---- */
 
 static void from_hex(uint8_t out[32], const uint8_t *digits)
 {
 	for (size_t i = 0; i < 32; i++) {
 		uint8_t a = digits[2 * i], b = digits[2 * i + 1];
 
-		out[i] = (uint8_t)((a <= '9' ? a - '0' : a - 'a' + 10) << 4 | (b <= '9' ? b - '0' : b - 'a' + 10));
+		out[i] = (uint8_t)((a <= '9' ? a - '0' : a - 'a' + 10) << 4 |
+				   (b <= '9' ? b - '0' : b - 'a' + 10));
 	}
 }
 
@@ -284,7 +296,7 @@ static bool is_used(const struct prune *pr, const char *hexd)
 	return false;
 }
 
-/* ---- trees and layers ---------------------------------------------------------------------------------------- */
+/* ---- trees and layers ---- */
 
 /* Somebody installs over this tree, or makes this layer. */
 static bool is_busy(char dir, const char *hexd)
@@ -305,7 +317,7 @@ static bool is_recent(const struct prune *pr, char dir, const char *hexd)
 	struct stat st;
 
 	if (fstatat(agent.dirfd, store_path(dir, hexd, ".ok").s, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return false;	/* no marker: nobody can use it */
+		return false; /* no marker: nobody can use it */
 	age = wall_ms() - ((int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000);
 	return age < grace;
 }
@@ -329,14 +341,16 @@ static void prune_dir(struct prune *pr, char dir, const struct tmpdir *t, int64_
 		size_t n = strlen(entry);
 		struct stat st;
 
-		if (n < STORE_HEX || !store_hex_valid((struct wire_slice){(const uint8_t *)entry, STORE_HEX}))
+		if (n < STORE_HEX ||
+		    !store_hex_valid((struct wire_slice){(const uint8_t *)entry, STORE_HEX}))
 			continue;
 		memcpy(hexd, entry, STORE_HEX);
 		hexd[STORE_HEX] = '\0';
 		if (is_used(pr, hexd) || is_busy(dir, hexd) || is_recent(pr, dir, hexd))
 			continue;
 		if (n > STORE_HEX) {
-			/* A marker or lock without its directory; with it, it goes when the directory does. */
+			/* A marker or lock without its directory; with it, it goes when the
+			 * directory does. */
 			if (fstatat(fd, hexd, &st, AT_SYMLINK_NOFOLLOW) < 0)
 				unlinkat(fd, entry, 0);
 			continue;
@@ -384,7 +398,7 @@ static void prune_store(struct prune *pr)
 	agent_unmap(pr->used, USED_MAX * sizeof(*pr->used));
 }
 
-/* ---- contents ------------------------------------------------------------------------------------------------- */
+/* ---- contents ---- */
 
 static void prune_contents_of(int dirfd, const char *name, uint64_t *bytes)
 {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * relay.c: bytes from one place to another: the commands `connect` and `call`, and the verb CONNECT.
+ * relay.c: bytes from one place to another: the commands `connect` and `call`, and the verb
+ * CONNECT.
  *
- * One process per direction, blocking: neither direction can hold up the other, and the caller's descriptions keep their
- * flags (O_NONBLOCK on somebody's terminal is bad manners). Bytes are spliced where one end is a pipe. Invariants: every byte
- * that arrived is passed on before an end is; no process of a relay outlives the relay.
+ * One process per direction, blocking: neither direction can hold up the other, and the caller's
+ * descriptions keep their flags (O_NONBLOCK on somebody's terminal is bad manners). Bytes are
+ * spliced where one end is a pipe. Invariants: every byte that arrived is passed on before an end
+ * is; no process of a relay outlives the relay.
  *
  * Not here: what the frames say, but for their headers (`call` must know which one is the last).
  */
@@ -23,12 +25,12 @@
 
 #include "agent/afs.h"
 
-#define RELAY_BUF	(256u * 1024u)
-#define CONNECT_MS	10000
+#define RELAY_BUF  (256u * 1024u)
+#define CONNECT_MS 10000
 
 static uint8_t relay_buf[RELAY_BUF];
 
-/* ---- pumping --------------------------------------------------------------------------------------------- */
+/* ---- pumping ---- */
 
 /* Takes what there is from one fd to the other: bytes moved, 0 at the end, -1. */
 static ssize_t pump_some(int from, int to, bool *splices)
@@ -37,7 +39,8 @@ static ssize_t pump_some(int from, int to, bool *splices)
 
 	if (*splices) {
 		n = RETRY_EINTR(splice(from, NULL, to, NULL, RELAY_BUF, SPLICE_F_MOVE));
-		if (n >= 0 || (errno != EINVAL && errno != ENOSYS && errno != EBADF && errno != EPERM))
+		if (n >= 0 ||
+		    (errno != EINVAL && errno != ENOSYS && errno != EBADF && errno != EPERM))
 			return n;
 		*splices = false;
 	}
@@ -97,7 +100,7 @@ static void end_child(pid_t pid)
 	RETRY_EINTR(waitpid(pid, NULL, 0));
 }
 
-/* ---- to init ---------------------------------------------------------------------------------------------- */
+/* ---- to init ---- */
 
 static void say(const char *a, const char *b, const char *c)
 {
@@ -119,8 +122,9 @@ static int connect_socket(int dirfd)
 	fmt(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/init.sock", dirfd);
 	if (s < 0 || RETRY_EINTR(connect(s, (struct sockaddr *)&a, sizeof(a))) == 0)
 		return s;
-	if (errno == ENOENT && faccessat(AT_FDCWD, "/proc/self", F_OK, 0) < 0 && fchdir(dirfd) == 0) {
-		memcpy(a.sun_path, "init.sock", 10);	/* no /proc here */
+	if (errno == ENOENT && faccessat(AT_FDCWD, "/proc/self", F_OK, 0) < 0 &&
+	    fchdir(dirfd) == 0) {
+		memcpy(a.sun_path, "init.sock", 10); /* no /proc here */
 		if (RETRY_EINTR(connect(s, (struct sockaddr *)&a, sizeof(a))) == 0)
 			return s;
 	}
@@ -158,7 +162,7 @@ static int reach_init(const char *dir, bool start)
 	return -1;
 }
 
-/* ---- connect ----------------------------------------------------------------------------------------------- */
+/* ---- connect ---- */
 
 struct relay_args {
 	bool start, text;
@@ -215,12 +219,16 @@ int connect_main(int argc, char **argv)
 	return r < 0;
 }
 
-/* ---- call: base64 ------------------------------------------------------------------------------------------ */
+/* ---- call: base64 ---- */
 
 static int digit_value(char c)
 {
-	return c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : c >= '0' && c <= '9' ? c - '0' + 52 :
-		c == '+' ? 62 : c == '/' ? 63 : -1;
+	return c >= 'A' && c <= 'Z'   ? c - 'A'
+	       : c >= 'a' && c <= 'z' ? c - 'a' + 26
+	       : c >= '0' && c <= '9' ? c - '0' + 52
+	       : c == '+'             ? 62
+	       : c == '/'             ? 63
+				      : -1;
 }
 
 /* The arguments, joined, decoded into memory of our own. False when they are no base64. */
@@ -263,8 +271,10 @@ struct answer {
 
 static void encode3(const uint8_t in[3], size_t n, char out[4])
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-	uint32_t v = (uint32_t)in[0] << 16 | (n > 1 ? (uint32_t)in[1] << 8 : 0) | (n > 2 ? in[2] : 0u);
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	uint32_t v =
+		(uint32_t)in[0] << 16 | (n > 1 ? (uint32_t)in[1] << 8 : 0) | (n > 2 ? in[2] : 0u);
 
 	out[0] = digits[v >> 18];
 	out[1] = digits[v >> 12 & 63];
@@ -310,14 +320,14 @@ static int answer_end(struct answer *a)
 	return write_all(1, out, n);
 }
 
-/* ---- call: sending ----------------------------------------------------------------------------------------- */
+/* ---- call: sending ---- */
 
 /* Follows frames in passing. */
 struct frames {
 	uint8_t head[WIRE_FRAME_HEADER];
-	size_t have;		/* of the header */
-	uint32_t left;		/* of the payload */
-	uint8_t last, request;	/* type of the last frame; of the first from 0x20 up */
+	size_t have;           /* of the header */
+	uint32_t left;         /* of the payload */
+	uint8_t last, request; /* type of the last frame; of the first from 0x20 up */
 	bool any, bad;
 };
 
@@ -364,8 +374,8 @@ static void frames_pass(struct frames *f, const uint8_t *p, size_t n)
 }
 
 /*
- * Does the agent wait for more than was given? Then it must be told that nothing comes. Otherwise the stream stays open: an agent
- * whose caller has closed ends what it does for it.
+ * Does the agent wait for more than was given? Then it must be told that nothing comes. Otherwise
+ * the stream stays open: an agent whose caller has closed ends what it does for it.
  */
 static bool must_shut_down(const struct frames *f)
 {
@@ -416,7 +426,7 @@ static void send_frames(int s, const struct buf *args, size_t n)
 	_exit(0);
 }
 
-/* ---- call: receiving --------------------------------------------------------------------------------------- */
+/* ---- call: receiving ---- */
 
 /* Passes frames on until the final one. 0, or -1 when the stream ended before. */
 static int receive_frames(int s, struct answer *a)
@@ -485,7 +495,7 @@ int call_main(int argc, char **argv)
 	return r < 0;
 }
 
-/* ---- CONNECT ----------------------------------------------------------------------------------------------- */
+/* ---- CONNECT ---- */
 
 union address {
 	struct sockaddr sa;
@@ -585,9 +595,10 @@ int verb_connect(struct conn *c, const uint8_t *p, size_t n)
 	if (s < 0 && errno == ECONNREFUSED && !h.n)
 		s = connect_to(c, "::1", (uint16_t)port);
 	if (s < 0)
-		return conn_error(c, WIRE_E_UNAVAILABLE, "connect", errno, "cannot connect to %s port %d: %m", host, (int)port);
+		return conn_error(c, WIRE_E_UNAVAILABLE, "connect", errno,
+				  "cannot connect to %s port %d: %m", host, (int)port);
 	if (conn_ok(c) == 0)
 		relay_both(c, s);
 	close(s);
-	return -1;	/* the stream was the connection's */
+	return -1; /* the stream was the connection's */
 }

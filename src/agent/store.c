@@ -2,9 +2,10 @@
 /*
  * store.c: names, markers and locks of the store, and HAVE.
  *
- * Invariants: a tree or layer is there when its directory and a marker that can be trusted are; both appear by rename.
- * Names are removed only under the exclusive store lock (first aside to tmp/, then for good). Not here: how trees are
- * made (unpack.c), layers (install.c), and what is removed when (prune.c).
+ * Invariants: a tree or layer is there when its directory and a marker that can be trusted are;
+ * both appear by rename. Names are removed only under the exclusive store lock (first aside to
+ * tmp/, then for good). Not here: how trees are made (unpack.c), layers (install.c), and what is
+ * removed when (prune.c).
  */
 #include <errno.h>
 #include <limits.h>
@@ -42,7 +43,8 @@ int store_make(void)
 {
 	static const char *const dirs[] = {"store", "store/b", "store/t", "store/l", "tmp", "app"};
 
-	if (faccessat(agent.dirfd, "store/l", F_OK, 0) == 0 && faccessat(agent.dirfd, "app", F_OK, 0) == 0 &&
+	if (faccessat(agent.dirfd, "store/l", F_OK, 0) == 0 &&
+	    faccessat(agent.dirfd, "app", F_OK, 0) == 0 &&
 	    faccessat(agent.dirfd, "store/b", F_OK, 0) == 0)
 		return 0;
 	for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
@@ -63,7 +65,8 @@ int store_look(char dir, const void *hexd)
 	if (fstatat(agent.dirfd, d.s, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
 		return STORE_NONE;
 	n = read_file_at(agent.dirfd, m.s, buf, sizeof(buf));
-	if (!(n == 17 && memcmp(buf + 1, agent.boot, 16) == 0) && !(n == 7 && memcmp(buf + 1, "synced", 6) == 0))
+	if (!(n == 17 && memcmp(buf + 1, agent.boot, 16) == 0) &&
+	    !(n == 7 && memcmp(buf + 1, "synced", 6) == 0))
 		return STORE_NONE;
 	utimensat(agent.dirfd, m.s, NULL, 0);
 	return buf[0] == dir ? dir : STORE_NONE;
@@ -117,7 +120,8 @@ int store_discard(char dir, const void *hexd)
 	lock = store_hold(F_WRLCK);
 	if (lock < 0) {
 		r = -1;
-	} else if (store_look(dir, hexd) == STORE_NONE) {	/* else somebody has made it anew meanwhile */
+	} else if (store_look(dir, hexd) ==
+		   STORE_NONE) { /* else somebody has made it anew meanwhile */
 		join3(aside, sizeof(aside), t.name, "/old", "");
 		r = renameat(agent.dirfd, d.s, agent.dirfd, aside);
 		if (r < 0 && errno == ENOENT)
@@ -129,7 +133,7 @@ int store_discard(char dir, const void *hexd)
 	return r;
 }
 
-/* ---- HAVE ----------------------------------------------------------------------------------------------- */
+/* ---- HAVE ---- */
 
 static void identity_of(const char *path, char *buf, size_t cap)
 {
@@ -139,8 +143,8 @@ static void identity_of(const char *path, char *buf, size_t cap)
 	buf[0] = '\0';
 	if (!realpath(path, real) || stat(real, &st) < 0 || !S_ISREG(st.st_mode))
 		return;
-	fmt(buf, cap, "%s %llu %lld.%lld", real, (unsigned long long)st.st_size, (long long)st.st_mtim.tv_sec,
-	    (long long)st.st_mtim.tv_nsec);
+	fmt(buf, cap, "%s %llu %lld.%lld", real, (unsigned long long)st.st_size,
+	    (long long)st.st_mtim.tv_sec, (long long)st.st_mtim.tv_nsec);
 }
 
 static const char *path_variable(void)
@@ -165,8 +169,8 @@ static bool find_program(const char *name, char *path, size_t cap)
 		if (n > 0 && n < sizeof(dir)) {
 			memcpy(dir, p, n);
 			dir[n] = '\0';
-			if (join3(path, cap, dir, "/", name) && access(path, X_OK) == 0 && stat(path, &st) == 0 &&
-			    S_ISREG(st.st_mode))
+			if (join3(path, cap, dir, "/", name) && access(path, X_OK) == 0 &&
+			    stat(path, &st) == 0 && S_ISREG(st.st_mode))
 				return true;
 		}
 		if (!p[n])
@@ -192,8 +196,13 @@ static void put_runtime(struct wire_w *w, struct wire_slice name)
 static void put_libc(struct wire_w *w)
 {
 	static const char *const names[] = {
-		"/lib/x86_64-linux-gnu/libc.so.6", "/lib/aarch64-linux-gnu/libc.so.6", "/lib64/libc.so.6",
-		"/usr/lib/libc.so.6", "/lib/libc.so.6", "/lib/ld-musl-x86_64.so.1", "/lib/ld-musl-aarch64.so.1",
+		"/lib/x86_64-linux-gnu/libc.so.6",
+		"/lib/aarch64-linux-gnu/libc.so.6",
+		"/lib64/libc.so.6",
+		"/usr/lib/libc.so.6",
+		"/lib/libc.so.6",
+		"/lib/ld-musl-x86_64.so.1",
+		"/lib/ld-musl-aarch64.so.1",
 	};
 	char buf[AGENT_PATH_MAX + 64] = "";
 

@@ -2,10 +2,11 @@
 /*
  * store_sync.c: what of the store may not have reached the disk.
  *
- * Nothing that somebody waits for is fsynced. `store/dirty` holds the boot id from before the first new content until a
- * background process has called syncfs() and seen that nothing came after it. When the machine boots with that file
- * of another boot still there, every content in store/b is suspect and thrown away (trees and layers have markers of
- * their own); it is sent again. The file is fsynced once per boot and sync cycle, contents never one by one.
+ * Nothing that somebody waits for is fsynced. `store/dirty` holds the boot id from before the first
+ * new content until a background process has called syncfs() and seen that nothing came after it.
+ * When the machine boots with that file of another boot still there, every content in store/b is
+ * suspect and thrown away (trees and layers have markers of their own); it is sent again. The file
+ * is fsynced once per boot and sync cycle, contents never one by one.
  */
 #include <errno.h>
 #include <string.h>
@@ -19,7 +20,8 @@
 #define SYS_close_range 436
 #endif
 
-/* The file: 16 bytes boot id, 16 bytes that change with each user. Users hold a read lock on it while they add contents. */
+/* The file: 16 bytes boot id, 16 bytes that change with each user. Users hold a read lock on it
+ * while they add contents. */
 #define DIRTY "store/dirty"
 
 static int drop_contents(void)
@@ -49,7 +51,8 @@ static int take_over(int fd, const uint8_t *old, ssize_t n)
 	random_bytes(now + 16, 16);
 	if (pwrite(fd, now, sizeof(now), 0) != (ssize_t)sizeof(now))
 		return -1;
-	/* The name must be there after a power failure, too: one fsync of the file takes its directory along on ext4, not everywhere. */
+	/* The name must be there after a power failure, too: one fsync of the file takes its
+	 * directory along on ext4, not everywhere. */
 	if (fsync(fd) < 0)
 		return -1;
 	fd = openat(agent.dirfd, "store", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -72,7 +75,8 @@ int store_dirty_begin(void)
 		if (fd < 0 || ofd_lock(fd, F_RDLCK, true) < 0)
 			break;
 		n = pread(fd, old, sizeof(old), 0);
-		if (n == 32 && memcmp(old, agent.boot, 16) == 0 && fstat(fd, &st) == 0 && st.st_nlink > 0) {
+		if (n == 32 && memcmp(old, agent.boot, 16) == 0 && fstat(fd, &st) == 0 &&
+		    st.st_nlink > 0) {
 			random_bytes(old + 16, 16);
 			if (pwrite(fd, old + 16, 16, 16) != 16)
 				break;
@@ -82,8 +86,8 @@ int store_dirty_begin(void)
 		if (ofd_lock(fd, F_UNLCK, true) < 0 || ofd_lock(fd, F_WRLCK, true) < 0)
 			break;
 		n = pread(fd, old, sizeof(old), 0);
-		if (fstat(fd, &st) == 0 && st.st_nlink > 0 && !(n == 32 && memcmp(old, agent.boot, 16) == 0) &&
-		    take_over(fd, old, n) < 0)
+		if (fstat(fd, &st) == 0 && st.st_nlink > 0 &&
+		    !(n == 32 && memcmp(old, agent.boot, 16) == 0) && take_over(fd, old, n) < 0)
 			break;
 		close(fd);
 		fd = -1;
@@ -114,13 +118,15 @@ static void sync_store(char dir, const char *hexd)
 		return;
 	sync_marker(dir, hexd);
 	if (fd < 0 || ofd_lock(lock, F_WRLCK, false) < 0)
-		return;	/* another one is at it and will see that something came */
+		return; /* another one is at it and will see that something came */
 	do {
-		if (pread(fd, before, 32, 0) != 32 || syncfs(agent.dirfd) < 0 || pread(fd, after, 32, 0) != 32)
+		if (pread(fd, before, 32, 0) != 32 || syncfs(agent.dirfd) < 0 ||
+		    pread(fd, after, 32, 0) != 32)
 			return;
 	} while (memcmp(before, after, 32) != 0);
 	/* Somebody is adding: that one's own process will come here. */
-	if (ofd_lock(fd, F_WRLCK, false) < 0 || pread(fd, after, 32, 0) != 32 || memcmp(before, after, 32) != 0)
+	if (ofd_lock(fd, F_WRLCK, false) < 0 || pread(fd, after, 32, 0) != 32 ||
+	    memcmp(before, after, 32) != 0)
 		return;
 	unlinkat(agent.dirfd, DIRTY, 0);
 }

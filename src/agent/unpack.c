@@ -2,15 +2,17 @@
 /*
  * unpack.c: UNPACK, the way of an artifact into the store.
  *
- * Pass 1 walks the manifest, makes directories, links and every file whose contents are here already (hard link, or a
- * copy where mode or mtime differ), and so holds on to them whatever PRUNE does meanwhile. MISSING names the rest, each
- * content once. Pass 2 writes what arrives. Only when all of it has arrived with the right hash do contents get
- * their names in store/b, the tree its marker and then its name. Until then everything lies in one directory under tmp/
- * that is removed when anything goes wrong.
+ * Pass 1 walks the manifest, makes directories, links and every file whose contents are here
+ * already (hard link, or a copy where mode or mtime differ), and so holds on to them whatever PRUNE
+ * does meanwhile. MISSING names the rest, each content once. Pass 2 writes what arrives. Only when
+ * all of it has arrived with the right hash do contents get their names in store/b, the tree its
+ * marker and then its name. Until then everything lies in one directory under tmp/ that is removed
+ * when anything goes wrong.
  *
- * Invariants: the tree being built is ours alone, and a parent in it is a directory that we made, so paths of the
- * manifest cannot lead out. Twenty at once build twenty trees and the first rename wins: nobody waits for a caller
- * that has stopped sending. Not here: SHA-256 (only the caller computes it).
+ * Invariants: the tree being built is ours alone, and a parent in it is a directory that we made,
+ * so paths of the manifest cannot lead out. Twenty at once build twenty trees and the first rename
+ * wins: nobody waits for a caller that has stopped sending. Not here: SHA-256 (only the caller
+ * computes it).
  */
 #include <errno.h>
 #include <string.h>
@@ -22,7 +24,7 @@
 #include "wire/manifest.h"
 
 #define MANIFEST_BYTES_MAX (512u << 20)
-#define OFF_SHA 24u	/* of an entry's fixed part */
+#define OFF_SHA            24u /* of an entry's fixed part */
 
 enum entry_state { HERE = 0, SEND = 1, TWICE = 2 };
 
@@ -30,14 +32,14 @@ struct unpack {
 	struct conn *c;
 	char hex[STORE_HEX];
 	struct tmpdir tmp;
-	int root;			/* the tree being built */
-	int blobs;			/* store/b */
-	int dirty;			/* from store_dirty_begin() */
-	const uint8_t *m;		/* the manifest */
+	int root;         /* the tree being built */
+	int blobs;        /* store/b */
+	int dirty;        /* from store_dirty_begin() */
+	const uint8_t *m; /* the manifest */
 	size_t m_len, files;
-	uint8_t *state;			/* per file entry: enum entry_state */
-	uint32_t *table;		/* contents to be sent: offset of the entry + 1, by hash */
-	size_t table_len;		/* a power of two */
+	uint8_t *state;   /* per file entry: enum entry_state */
+	uint32_t *table;  /* contents to be sent: offset of the entry + 1, by hash */
+	size_t table_len; /* a power of two */
 	/* The parent of the entry in hand. */
 	char path[MANIFEST_PATH_MAX + 1], parent[MANIFEST_PATH_MAX + 1];
 	size_t parent_len;
@@ -67,7 +69,8 @@ static int io_fail(struct unpack *u, const char *what)
 	return fail(&u->f, WIRE_E_IO, "unpack", errno, "cannot %s %s: %m", what, u->path);
 }
 
-/* Makes the parent of an entry the one in hand and returns the entry's last component (in u->path), or NULL. */
+/* Makes the parent of an entry the one in hand and returns the entry's last component (in u->path),
+ * or NULL. */
 static const char *enter(struct unpack *u, struct wire_slice path)
 {
 	char *slash;
@@ -84,7 +87,8 @@ static const char *enter(struct unpack *u, struct wire_slice path)
 	memcpy(u->parent, u->path, n);
 	u->parent[n] = '\0';
 	u->parent_len = n;
-	u->parent_fd = openat(u->root, n ? u->parent : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	u->parent_fd = openat(u->root, n ? u->parent : ".",
+			      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (u->parent_fd < 0) {
 		io_fail(u, "open the folder of");
 		return NULL;
@@ -136,8 +140,10 @@ static bool same_inode_will_do(const struct stat *st, const struct manifest_entr
 	       st->st_mtim.tv_nsec == t.tv_nsec;
 }
 
-/* Makes the entry in hand out of a file that has its contents: 1; 0 when there is no such file (or a torn one); -1. */
-static int make_from(struct unpack *u, int dirfd, const char *name, const char *leaf, const struct manifest_entry *e)
+/* Makes the entry in hand out of a file that has its contents: 1; 0 when there is no such file (or
+ * a torn one); -1. */
+static int make_from(struct unpack *u, int dirfd, const char *name, const char *leaf,
+		     const struct manifest_entry *e)
 {
 	struct stat st;
 	int from, to, r;
@@ -152,8 +158,8 @@ static int make_from(struct unpack *u, int dirfd, const char *name, const char *
 		if (linkat(dirfd, name, u->parent_fd, leaf, 0) == 0)
 			return 1;
 		if (errno == ENOENT)
-			return 0;	/* pruned at this moment */
-		/* EMLINK, or a file system without hard links: a copy. */
+			return 0; /* pruned at this moment */
+				  /* EMLINK, or a file system without hard links: a copy. */
 	}
 	from = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (from < 0)
@@ -170,7 +176,8 @@ static int make_from(struct unpack *u, int dirfd, const char *name, const char *
 	return finish(u, to, e) < 0 || r < 0 ? -1 : 1;
 }
 
-/* The offset of the entry that is sent with these contents; this one's, entered, when there is none yet (*ret_new). */
+/* The offset of the entry that is sent with these contents; this one's, entered, when there is none
+ * yet (*ret_new). */
 static size_t table_find(struct unpack *u, const uint8_t *sha256, size_t offset, bool *ret_new)
 {
 	uint64_t h = wire_get_u64(sha256);
@@ -189,7 +196,8 @@ static size_t table_find(struct unpack *u, const uint8_t *sha256, size_t offset,
 	return offset;
 }
 
-static int make_file(struct unpack *u, const char *leaf, const struct manifest_entry *e, size_t offset, uint8_t *state)
+static int make_file(struct unpack *u, const char *leaf, const struct manifest_entry *e,
+		     size_t offset, uint8_t *state)
 {
 	struct blob_name b;
 	bool first;
@@ -214,7 +222,8 @@ static int make_link(struct unpack *u, const char *leaf, const struct manifest_e
 	static char target[65536];
 
 	if (!slice_str(e->target, target, sizeof(target)))
-		return fail(&u->f, WIRE_E_INVALID, "unpack", 0, "the target of the link %s is too long", u->path);
+		return fail(&u->f, WIRE_E_INVALID, "unpack", 0,
+			    "the target of the link %s is too long", u->path);
 	return symlinkat(target, u->parent_fd, leaf) < 0 ? io_fail(u, "make the link") : 0;
 }
 
@@ -231,7 +240,8 @@ static int make_what_is_here(struct unpack *u)
 		if (!leaf)
 			return -1;
 		if (e.type == 'd')
-			r = mkdirat(u->parent_fd, leaf, 0755) < 0 ? io_fail(u, "make the folder") : 0;
+			r = mkdirat(u->parent_fd, leaf, 0755) < 0 ? io_fail(u, "make the folder")
+								  : 0;
 		else if (e.type == 'l')
 			r = make_link(u, leaf, &e);
 		else
@@ -243,7 +253,8 @@ static int make_what_is_here(struct unpack *u)
 }
 
 /* Walks the file entries of one state: the next one from *pos, *file. */
-static bool next_file(struct unpack *u, uint8_t state, size_t *pos, size_t *file, struct manifest_entry *e)
+static bool next_file(struct unpack *u, uint8_t state, size_t *pos, size_t *file,
+		      struct manifest_entry *e)
 {
 	while (manifest_next(u->m, u->m_len, pos, e) == 1) {
 		if (e->type == 'f' && u->state[(*file)++] == state)
@@ -256,8 +267,8 @@ static bool next_file(struct unpack *u, uint8_t state, size_t *pos, size_t *file
 struct arrival {
 	size_t pos, file;
 	struct manifest_entry e;
-	uint64_t left;		/* of the file in hand */
-	int fd;			/* -1: none in hand */
+	uint64_t left; /* of the file in hand */
+	int fd;        /* -1: none in hand */
 };
 
 static int arrive(struct unpack *u, struct arrival *a, const uint8_t *p, size_t n)
@@ -270,7 +281,8 @@ static int arrive(struct unpack *u, struct arrival *a, const uint8_t *p, size_t 
 			const char *leaf;
 
 			if (!next_file(u, SEND, &a->pos, &a->file, &a->e))
-				return fail(&u->f, WIRE_E_PROTOCOL, "unpack", 0, "more contents arrived than were asked for");
+				return fail(&u->f, WIRE_E_PROTOCOL, "unpack", 0,
+					    "more contents arrived than were asked for");
 			leaf = enter(u, a->e.path);
 			a->fd = leaf ? create(u, leaf, &a->e) : -1;
 			if (a->fd < 0)
@@ -321,7 +333,8 @@ static int receive_contents(struct unpack *u)
 	if (a.fd >= 0 || next_file(u, SEND, &a.pos, &a.file, &e))
 		return fail(&u->f, WIRE_E_PROTOCOL, "unpack", 0, "the contents ended early");
 	if (!wire_find(p, n, WK_XXH128, &sent) || sent.n != 16 || memcmp(sent.p, got, 16) != 0)
-		return fail(&u->f, WIRE_E_PROTOCOL, "unpack", 0, "the contents did not arrive as they were sent");
+		return fail(&u->f, WIRE_E_PROTOCOL, "unpack", 0,
+			    "the contents did not arrive as they were sent");
 	return 0;
 }
 
@@ -346,7 +359,8 @@ static int name_contents(struct unpack *u)
 			r = linkat(u->parent_fd, leaf, u->blobs, b.s, 0);
 		}
 		/* A file system without hard links: contents are then kept in trees only. */
-		if (r < 0 && errno != EEXIST && errno != EPERM && errno != EOPNOTSUPP && errno != EMLINK)
+		if (r < 0 && errno != EEXIST && errno != EPERM && errno != EOPNOTSUPP &&
+		    errno != EMLINK)
 			return io_fail(u, "keep the contents of");
 	}
 	return 0;
@@ -367,8 +381,11 @@ static int make_twins(struct unpack *u)
 		if (!leaf)
 			return -1;
 		if (is_new || manifest_next(u->m, u->m_len, &at, &first) != 1 ||
-		    !slice_str(first.path, name, sizeof(name)) || make_from(u, u->root, name, leaf, &e) != 1)
-			return u->f.code ? -1 : fail(&u->f, WIRE_E_INTERNAL, "unpack", 0, "%s: its twin is gone", u->path);
+		    !slice_str(first.path, name, sizeof(name)) ||
+		    make_from(u, u->root, name, leaf, &e) != 1)
+			return u->f.code ? -1
+					 : fail(&u->f, WIRE_E_INTERNAL, "unpack", 0,
+						"%s: its twin is gone", u->path);
 	}
 	return 0;
 }
@@ -389,14 +406,16 @@ static int publish(struct unpack *u)
 	lock = store_hold(F_RDLCK);
 	if (lock < 0 || store_mark(&u->tmp, 't', u->hex, false) < 0)
 		r = fail(&u->f, WIRE_E_IO, "unpack", errno, "cannot mark the tree: %m");
-	else if (renameat(agent.dirfd, from, agent.dirfd, to.s) < 0 && errno != ENOTEMPTY && errno != EEXIST)
+	else if (renameat(agent.dirfd, from, agent.dirfd, to.s) < 0 && errno != ENOTEMPTY &&
+		 errno != EEXIST)
 		r = fail(&u->f, WIRE_E_IO, "unpack", errno, "cannot name the tree: %m");
 	if (lock >= 0)
 		close(lock);
 	return r;
 }
 
-/* The manifest, into a file that is mapped: it may be large, and it is nobody's memory. -2 as in receive_contents(). */
+/* The manifest, into a file that is mapped: it may be large, and it is nobody's memory. -2 as in
+ * receive_contents(). */
 static int receive_manifest(struct unpack *u, int64_t len)
 {
 	char name[64];
@@ -414,7 +433,8 @@ static int receive_manifest(struct unpack *u, int64_t len)
 			continue;
 		got += n;
 		if ((int64_t)got > len)
-			fail(&u->f, WIRE_E_PROTOCOL, "unpack", 0, "the manifest is longer than announced");
+			fail(&u->f, WIRE_E_PROTOCOL, "unpack", 0,
+			     "the manifest is longer than announced");
 		else if (write_all(fd, p, n) < 0)
 			fail(&u->f, WIRE_E_IO, "unpack", errno, "cannot keep the manifest: %m");
 	}
@@ -451,7 +471,8 @@ static int prepare(struct unpack *u)
 	u->state = agent_map(u->files + 1);
 	u->table = agent_map(u->table_len * sizeof(*u->table));
 	if (!u->state || !u->table)
-		return fail(&u->f, WIRE_E_NOMEM, "unpack", ENOMEM, "no memory for %zu files", u->files);
+		return fail(&u->f, WIRE_E_NOMEM, "unpack", ENOMEM, "no memory for %zu files",
+			    u->files);
 	join3(name, sizeof(name), u->tmp.name, "/t", "");
 	if (mkdirat(agent.dirfd, name, 0755) < 0)
 		return fail(&u->f, WIRE_E_IO, "unpack", errno, "cannot make a folder: %m");
@@ -540,8 +561,10 @@ int verb_unpack(struct conn *c, const uint8_t *p, size_t n)
 	struct wire_slice tree;
 	int r;
 
-	u = (struct unpack){.c = c, .tmp.fd = -1, .root = -1, .blobs = -1, .dirty = -1, .parent_fd = -1};
-	if (!wire_find(p, n, WK_TREE, &tree) || !store_hex_valid(tree) || len < 0 || len > MANIFEST_BYTES_MAX) {
+	u = (struct unpack){
+		.c = c, .tmp.fd = -1, .root = -1, .blobs = -1, .dirty = -1, .parent_fd = -1};
+	if (!wire_find(p, n, WK_TREE, &tree) || !store_hex_valid(tree) || len < 0 ||
+	    len > MANIFEST_BYTES_MAX) {
 		if (conn_skip_data(c) < 0)
 			return -1;
 		return conn_error(c, WIRE_E_INVALID, NULL, 0, "UNPACK needs TREE and MANIFEST_LEN");

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * view.c: the writable directory of one execution: an overlay over tree and layer, else a copy of them.
+ * view.c: the writable directory of one execution: an overlay over tree and layer, else a copy of
+ * them.
  *
- * Invariants: a view shares no inode with the store that it could write to; what is made for a view that then cannot be used is
- * removed, so that `up` means overlay and `view` means copy; the input is put in without following a link out of the view.
- * Not here: overlays as such and views of ended records (view_mount.c).
+ * Invariants: a view shares no inode with the store that it could write to; what is made for a view
+ * that then cannot be used is removed, so that `up` means overlay and `view` means copy; the input
+ * is put in without following a link out of the view. Not here: overlays as such and views of ended
+ * records (view_mount.c).
  */
 #include <errno.h>
 #include <string.h>
@@ -14,11 +16,12 @@
 #include "agent/view.h"
 #include "agent/view_mount.h"
 
-#define HOW_FILE "view.how"	/* one word: how the copy was made */
+#define HOW_FILE "view.how" /* one word: how the copy was made */
 
 static int gone(struct agent_fail *f)
 {
-	return fail(f, WIRE_E_PRECONDITION, "view", 0, "the artifact is not in the sandbox any more");
+	return fail(f, WIRE_E_PRECONDITION, "view", 0,
+		    "the artifact is not in the sandbox any more");
 }
 
 const char *view_need(const struct spec *s)
@@ -35,11 +38,11 @@ static bool record_path(const struct spec *s, const char *sub, char *buf, size_t
 {
 	char id[SPEC_ID_MAX + 1], dir[4];
 
-	return slice_str(s->id, id, sizeof(id)) && join3(dir, sizeof(dir), kind_dir(s->kind), "/", "") &&
-	       join3(buf, cap, dir, id, sub);
+	return slice_str(s->id, id, sizeof(id)) &&
+	       join3(dir, sizeof(dir), kind_dir(s->kind), "/", "") && join3(buf, cap, dir, id, sub);
 }
 
-/* ---- input ---------------------------------------------------------------------------------------------- */
+/* ---- input ---- */
 
 static int copy_input(int recfd, int parent, const char *leaf)
 {
@@ -50,7 +53,8 @@ static int copy_input(int recfd, int parent, const char *leaf)
 		return -1;
 	/* A link or a file of that name is replaced, never written through. */
 	if (unlinkat(parent, leaf, 0) == 0 || errno == ENOENT)
-		out = openat(parent, leaf, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		out = openat(parent, leaf, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+			     0600);
 	if (out >= 0)
 		r = copy_bytes(in, out) < 0 || fchmod(out, 0600) < 0 ? -1 : 0;
 	e = errno;
@@ -73,18 +77,20 @@ static int place_input(const struct spec *s, int recfd, int rootfd, struct agent
 		return fail(f, WIRE_E_INVALID, "input", 0, "the path of the input is too long");
 	parent = open_parent_beneath(rootfd, path, true, buf, &leaf);
 	if (parent < 0 && (errno == EXDEV || errno == ELOOP))
-		return fail(f, WIRE_E_INVALID, "input", errno, "the input %s leads out of the working directory", path);
+		return fail(f, WIRE_E_INVALID, "input", errno,
+			    "the input %s leads out of the working directory", path);
 	if (parent < 0)
-		return fail(f, WIRE_E_INVALID, "input", errno, "cannot place the input %s: %m", path);
+		return fail(f, WIRE_E_INVALID, "input", errno, "cannot place the input %s: %m",
+			    path);
 	r = copy_input(recfd, parent, leaf);
 	if (r < 0)
-		fail(f, errno == EISDIR || errno == EPERM ? WIRE_E_INVALID : WIRE_E_IO, "input", errno,
-		     "cannot write the input %s: %m", path);
+		fail(f, errno == EISDIR || errno == EPERM ? WIRE_E_INVALID : WIRE_E_IO, "input",
+		     errno, "cannot write the input %s: %m", path);
 	close(parent);
 	return r;
 }
 
-/* ---- overlay -------------------------------------------------------------------------------------------- */
+/* ---- overlay ---- */
 
 static int open_app(struct view *ret, const char *level, struct agent_fail *f)
 {
@@ -93,34 +99,42 @@ static int open_app(struct view *ret, const char *level, struct agent_fail *f)
 	if (ret->rootfd < 0)
 		return fail(f, WIRE_E_IO, "view", errno, "cannot open the working directory: %m");
 	if (!join3(ret->root, sizeof(ret->root), agent.dir, "/app", ""))
-		return fail(f, WIRE_E_INVALID, "view", ENAMETOOLONG, "the path of the working directory is too long");
+		return fail(f, WIRE_E_INVALID, "view", ENAMETOOLONG,
+			    "the path of the working directory is too long");
 	return 0;
 }
 
 static bool mount_view(const struct spec *s, int recfd, bool in_userns)
 {
 	char upper[SPEC_ID_MAX + 16], work[SPEC_ID_MAX + 16];
-	struct overlay o = {.tree = s->tree.p, .upper = upper, .work = work, .userxattr = in_userns,
+	struct overlay o = {.tree = s->tree.p,
+			    .upper = upper,
+			    .work = work,
+			    .userxattr = in_userns,
 			    .is_volatile = !s->durable};
 
 	if (s->layer.n)
 		o.layer = s->layer.p;
-	if (!record_path(s, "/up", upper, sizeof(upper)) || !record_path(s, "/wk", work, sizeof(work)))
+	if (!record_path(s, "/up", upper, sizeof(upper)) ||
+	    !record_path(s, "/wk", work, sizeof(work)))
 		return false;
-	if (mkdir_at(recfd, "up", 0755) == 0 && mkdir_at(recfd, "wk", 0700) == 0 && overlay_mount(&o, "app") == 0)
+	if (mkdir_at(recfd, "up", 0755) == 0 && mkdir_at(recfd, "wk", 0700) == 0 &&
+	    overlay_mount(&o, "app") == 0)
 		return true;
 	remove_tree_at(recfd, "wk", NULL);
 	remove_tree_at(recfd, "up", NULL);
 	return false;
 }
 
-int view_make(const struct spec *s, int recfd, bool own_mnt, bool in_userns, struct view *ret, struct agent_fail *f)
+int view_make(const struct spec *s, int recfd, bool own_mnt, bool in_userns, struct view *ret,
+	      struct agent_fail *f)
 {
 	if (!s->tree.n) {
 		ret->level = "none";
 		ret->rootfd = agent.homefd >= 0 ? fcntl(agent.homefd, F_DUPFD_CLOEXEC, 3) : -1;
 		if (ret->rootfd < 0)
-			return fail(f, WIRE_E_IO, "view", errno, "cannot open the home folder %s", agent.home);
+			return fail(f, WIRE_E_IO, "view", errno, "cannot open the home folder %s",
+				    agent.home);
 		join3(ret->root, sizeof(ret->root), agent.home, "", "");
 		return 0;
 	}
@@ -137,7 +151,7 @@ int view_make(const struct spec *s, int recfd, bool own_mnt, bool in_userns, str
 	return 0;
 }
 
-/* ---- copy ------------------------------------------------------------------------------------------------ */
+/* ---- copy ---- */
 
 static int copy_from(const char *src, int dst, unsigned flags, struct copy_stat *cs)
 {
@@ -171,8 +185,9 @@ int view_copy(const struct spec *s, int recfd, struct agent_fail *f)
 	if (view_need(s))
 		return gone(f);
 	umask(022);
-	fd = mkdir_at(recfd, "view", 0755) < 0 ? -1 :
-		openat(recfd, "view", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	fd = mkdir_at(recfd, "view", 0755) < 0
+		     ? -1
+		     : openat(recfd, "view", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return fail(f, WIRE_E_IO, "view", errno, "cannot make the working directory: %m");
 	if (store_copy(s->tree.p, s->layer.n ? s->layer.p : NULL, fd, &how) < 0) {
@@ -184,7 +199,8 @@ int view_copy(const struct spec *s, int recfd, struct agent_fail *f)
 		return -1;
 	}
 	close(fd);
-	how_fd = openat(recfd, HOW_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	how_fd = openat(recfd, HOW_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+			0600);
 	if (how_fd >= 0) {
 		write_all(how_fd, how, strlen(how));
 		close(how_fd);
@@ -192,7 +208,8 @@ int view_copy(const struct spec *s, int recfd, struct agent_fail *f)
 	return 0;
 }
 
-int view_open(const struct spec *s, int recfd, bool own_mnt, bool in_userns, struct view *ret, struct agent_fail *f)
+int view_open(const struct spec *s, int recfd, bool own_mnt, bool in_userns, struct view *ret,
+	      struct agent_fail *f)
 {
 	char how[16], path[SPEC_ID_MAX + 16];
 	ssize_t n = read_file_at(recfd, HOW_FILE, how, sizeof(how));
@@ -200,7 +217,8 @@ int view_open(const struct spec *s, int recfd, bool own_mnt, bool in_userns, str
 
 	(void)in_userns;
 	if (!record_path(s, "/view", path, sizeof(path)))
-		return fail(f, WIRE_E_INVALID, "view", ENAMETOOLONG, "the path of the working directory is too long");
+		return fail(f, WIRE_E_INVALID, "view", ENAMETOOLONG,
+			    "the path of the working directory is too long");
 	if (own_mnt && mount(path, "app", NULL, MS_BIND, NULL) == 0)
 		return open_app(ret, level, f);
 	ret->level = level;
@@ -209,7 +227,8 @@ int view_open(const struct spec *s, int recfd, bool own_mnt, bool in_userns, str
 		return fail(f, WIRE_E_IO, "view", errno, "cannot open the working directory: %m");
 	if (!join3(ret->root, sizeof(ret->root), agent.dir, "/", path)) {
 		close(ret->rootfd);
-		return fail(f, WIRE_E_INVALID, "view", ENAMETOOLONG, "the path of the working directory is too long");
+		return fail(f, WIRE_E_INVALID, "view", ENAMETOOLONG,
+			    "the path of the working directory is too long");
 	}
 	return 0;
 }

@@ -2,9 +2,10 @@
 /*
  * view_mount.c: overlays, and the way from a connection child to the view of a record.
  *
- * Invariants: nothing is mounted in the namespace that init lives in. A connection child gets at a view through an fd of its
- * root: a short-lived child enters or makes the namespace, opens the directory and passes the fd back; where it has mounted something
- * itself it stays until the request is done. Not here: what view an execution gets (view.c).
+ * Invariants: nothing is mounted in the namespace that init lives in. A connection child gets at a
+ * view through an fd of its root: a short-lived child enters or makes the namespace, opens the
+ * directory and passes the fd back; where it has mounted something itself it stays until the
+ * request is done. Not here: what view an execution gets (view.c).
  */
 #include <errno.h>
 #include <linux/magic.h>
@@ -27,7 +28,7 @@
 #define OVERLAYFS_SUPER_MAGIC 0x794c7630
 #endif
 
-/* ---- overlays ------------------------------------------------------------------------------------------- */
+/* ---- overlays ---- */
 
 struct options {
 	char s[2048];
@@ -72,9 +73,11 @@ int overlay_mount(const struct overlay *ov, const char *target)
 	if (ov->userxattr)
 		opt(&o, ",userxattr", "");
 	plain = o.len;
-	/* What distributions may have switched on and what would make an upper directory unreadable without its lower ones. */
+	/* What distributions may have switched on and what would make an upper directory unreadable
+	 * without its lower ones. */
 	opt(&o, ",index=off,metacopy=off", "");
-	/* With it a directory of the artifact can be renamed, which is EXDEV otherwise; user namespaces may not. */
+	/* With it a directory of the artifact can be renamed, which is EXDEV otherwise; user
+	 * namespaces may not. */
 	if (ov->work && !ov->userxattr)
 		opt(&o, ",redirect_dir=on", "");
 	if (o.full) {
@@ -89,7 +92,7 @@ int overlay_mount(const struct overlay *ov, const char *target)
 	return mount("overlay", target, "overlay", 0, o.s);
 }
 
-/* ---- a child in a namespace ------------------------------------------------------------------------------ */
+/* ---- a child in a namespace ---- */
 
 /* Runs in the child; returns the fd that is wanted, or -1 and errno. */
 typedef int ns_fn(void *ctx);
@@ -124,7 +127,10 @@ static int receive_result(int sock)
 	} control = {0};
 	int err = EIO, fd = -1;
 	struct iovec iov = {&err, sizeof(err)};
-	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control.buf,
+			   .msg_controllen = sizeof(control.buf)};
 	struct cmsghdr *h;
 
 	if (RETRY_EINTR(recvmsg(sock, &m, MSG_CMSG_CLOEXEC)) == (ssize_t)sizeof(err)) {
@@ -138,8 +144,9 @@ static int receive_result(int sock)
 	return fd;
 }
 
-/* Runs fn in a child and returns the fd that it opened, or -1 and errno. With stay the child, and the namespace that it is in, live until
- * child_end(): in the detached mounts that a dead namespace leaves, openat2() with ".." says EAGAIN for ever. */
+/* Runs fn in a child and returns the fd that it opened, or -1 and errno. With stay the child, and
+ * the namespace that it is in, live until child_end(): in the detached mounts that a dead namespace
+ * leaves, openat2() with ".." says EAGAIN for ever. */
 static int in_child(ns_fn *fn, void *ctx, struct view_child *stay)
 {
 	int pair[2], fd, e;
@@ -208,7 +215,7 @@ static int own_namespace(void)
 	return mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
 }
 
-/* ---- can overlays be mounted? ----------------------------------------------------------------------------- */
+/* ---- can overlays be mounted? ---- */
 
 static int try_overlay(void *ctx)
 {
@@ -218,7 +225,8 @@ static int try_overlay(void *ctx)
 	if (fchdir(t->fd) < 0 || mkdirat(t->fd, "l", 0755) < 0 || mkdirat(t->fd, "u", 0755) < 0 ||
 	    mkdirat(t->fd, "w", 0755) < 0 || mkdirat(t->fd, "m", 0755) < 0 || own_namespace() < 0)
 		return -1;
-	fmt(options, sizeof(options), "lowerdir=l,upperdir=u,workdir=w%s", agent.root ? "" : ",userxattr");
+	fmt(options, sizeof(options), "lowerdir=l,upperdir=u,workdir=w%s",
+	    agent.root ? "" : ",userxattr");
 	if (mount("overlay", "m", "overlay", 0, options) < 0)
 		return -1;
 	return openat(AT_FDCWD, "m", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -233,7 +241,8 @@ bool view_overlay_works(void)
 	if (agent.level > LEVEL_PIDNS)
 		return false;
 	hex(now, agent.boot, 16);
-	if (read_file_at(agent.dirfd, "store/overlay", old, sizeof(old)) == 33 && memcmp(old, now, 32) == 0)
+	if (read_file_at(agent.dirfd, "store/overlay", old, sizeof(old)) == 33 &&
+	    memcmp(old, now, 32) == 0)
 		return old[32] == '1';
 	if (store_make() < 0 || tmpdir_make(&t, 'o') < 0)
 		return false;
@@ -252,7 +261,7 @@ bool view_overlay_works(void)
 	return now[32] == '1';
 }
 
-/* ---- reaching a view --------------------------------------------------------------------------------------- */
+/* ---- reaching a view ---- */
 
 struct reach {
 	const char *id;
@@ -262,12 +271,16 @@ struct reach {
 	char work[64];
 };
 
-/* An ended record: its overlay again, in a namespace that ends with this child (the mount stays with the fd). */
+/* An ended record: its overlay again, in a namespace that ends with this child (the mount stays
+ * with the fd). */
 static int mount_ended(void *ctx)
 {
 	struct reach *r = ctx;
 	char upper[SPEC_ID_MAX + 16];
-	struct overlay o = {.tree = r->s->tree.p, .upper = upper, .work = r->rw ? r->work : NULL, .userxattr = !agent.root,
+	struct overlay o = {.tree = r->s->tree.p,
+			    .upper = upper,
+			    .work = r->rw ? r->work : NULL,
+			    .userxattr = !agent.root,
 			    .is_volatile = true};
 
 	join3(upper, sizeof(upper), "x/", r->id, "/up");
@@ -290,7 +303,8 @@ static int enter_ns(pid_t pid, const char *ns, int type)
 	fd = openat(AT_FDCWD, theirs, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
-	if (fstat(fd, &a) == 0 && fstatat(AT_FDCWD, ours, &b, 0) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev) {
+	if (fstat(fd, &a) == 0 && fstatat(AT_FDCWD, ours, &b, 0) == 0 && a.st_ino == b.st_ino &&
+	    a.st_dev == b.st_dev) {
 		close(fd);
 		return 0;
 	}
@@ -301,10 +315,13 @@ static int enter_ns(pid_t pid, const char *ns, int type)
 
 static int enter_both(pid_t pid)
 {
-	return enter_ns(pid, "user", CLONE_NEWUSER) < 0 || enter_ns(pid, "mnt", CLONE_NEWNS) < 0 ? -1 : 0;
+	return enter_ns(pid, "user", CLONE_NEWUSER) < 0 || enter_ns(pid, "mnt", CLONE_NEWNS) < 0
+		       ? -1
+		       : 0;
 }
 
-/* A supervisor in a user namespace lets nobody of our uid in (it is not dumpable); what it has started shares its namespaces. */
+/* A supervisor in a user namespace lets nobody of our uid in (it is not dumpable); what it has
+ * started shares its namespaces. */
 static int enter_by_child(pid_t pid)
 {
 	char name[64], list[512], *p = list;
@@ -337,7 +354,8 @@ static int enter_running(void *ctx)
 		return -1;
 	join3(path, sizeof(path), agent.dir, "/app", "");
 	fd = openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	/* Not mounted yet: what is there is the empty folder of the sandbox, which is nobody's view. */
+	/* Not mounted yet: what is there is the empty folder of the sandbox, which is nobody's
+	 * view. */
 	if (fd >= 0 && (fstatfs(fd, &fs) < 0 || fs.f_type != OVERLAYFS_SUPER_MAGIC)) {
 		close(fd);
 		errno = EAGAIN;
@@ -346,8 +364,9 @@ static int enter_running(void *ctx)
 	return fd;
 }
 
-/* The pid of whoever answers HELLO on the control socket: the kernel adds it to the answer. (The socket itself was made by a process
- * that is gone.) As long as the connection lives, the pid is not somebody else's. */
+/* The pid of whoever answers HELLO on the control socket: the kernel adds it to the answer. (The
+ * socket itself was made by a process that is gone.) As long as the connection lives, the pid is
+ * not somebody else's. */
 static pid_t answering_pid(int s)
 {
 	union {
@@ -356,7 +375,10 @@ static pid_t answering_pid(int s)
 	} control;
 	uint8_t frame[64], answer[1024];
 	struct iovec iov = {answer, sizeof(answer)};
-	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control.buf,
+			   .msg_controllen = sizeof(control.buf)};
 	struct pollfd p = {s, POLLIN, 0};
 	struct cmsghdr *h;
 	struct ucred cred;
@@ -368,8 +390,9 @@ static pid_t answering_pid(int s)
 	at = wire_w_frame_begin(&w, WIRE_HELLO);
 	wire_w_int(&w, WK_PROTO, WIRE_PROTO_VERSION);
 	wire_w_frame_end(&w, at);
-	if (setsockopt(s, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)) < 0 || write_all(s, frame, w.len) < 0 ||
-	    RETRY_EINTR(poll(&p, 1, 5000)) <= 0 || RETRY_EINTR(recvmsg(s, &m, MSG_CMSG_CLOEXEC)) <= 0)
+	if (setsockopt(s, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)) < 0 ||
+	    write_all(s, frame, w.len) < 0 || RETRY_EINTR(poll(&p, 1, 5000)) <= 0 ||
+	    RETRY_EINTR(recvmsg(s, &m, MSG_CMSG_CLOEXEC)) <= 0)
 		return -1;
 	h = CMSG_FIRSTHDR(&m);
 	if (!h || h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_CREDENTIALS)
@@ -405,18 +428,21 @@ static int reach_running(int recfd, struct agent_fail *f)
 	int sock, fd, e;
 
 	if (supervisor_of(recfd, &r.supervisor, &sock) < 0)
-		return fail(f, WIRE_E_UNAVAILABLE, "view", errno, "the execution's supervisor does not answer: %m");
+		return fail(f, WIRE_E_UNAVAILABLE, "view", errno,
+			    "the execution's supervisor does not answer: %m");
 	fd = in_child(enter_running, &r, NULL);
 	e = errno;
 	close(sock);
 	if (fd < 0 && e == EAGAIN)
 		return fail(f, WIRE_E_UNAVAILABLE, "view", 0, "the execution is still starting");
 	if (fd < 0)
-		return fail(f, WIRE_E_PERM, "view", e, "cannot enter the execution's namespace: %m");
+		return fail(f, WIRE_E_PERM, "view", e,
+			    "cannot enter the execution's namespace: %m");
 	return fd;
 }
 
-static int reach_ended(const char *id, int recfd, const struct record *rec, bool rw, struct view_hold *h, struct agent_fail *f)
+static int reach_ended(const char *id, int recfd, const struct record *rec, bool rw,
+		       struct view_hold *h, struct agent_fail *f)
 {
 	struct reach r = {.id = id, .rw = rw};
 	const char *why = NULL;
@@ -424,11 +450,15 @@ static int reach_ended(const char *id, int recfd, const struct record *rec, bool
 	int fd;
 
 	if (spec_decode(rec->j.spec.p, rec->j.spec.n, &s, &why) < 0 || !s.tree.n)
-		return fail(f, WIRE_E_NOT_FOUND, "view", 0, "the execution has no working directory");
+		return fail(f, WIRE_E_NOT_FOUND, "view", 0,
+			    "the execution has no working directory");
 	r.s = &s;
-	if (store_look('t', s.tree.p) == STORE_NONE || (s.layer.n && store_look('l', s.layer.p) == STORE_NONE))
-		return fail(f, WIRE_E_NOT_FOUND, "view", 0, "the artifact of the execution is gone");
-	/* One upper directory in two overlays at once is undefined: writers one at a time, readers beside each other. */
+	if (store_look('t', s.tree.p) == STORE_NONE ||
+	    (s.layer.n && store_look('l', s.layer.p) == STORE_NONE))
+		return fail(f, WIRE_E_NOT_FOUND, "view", 0,
+			    "the artifact of the execution is gone");
+	/* One upper directory in two overlays at once is undefined: writers one at a time, readers
+	 * beside each other. */
 	h->lock = openat(recfd, "view.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (h->lock < 0 || ofd_lock(h->lock, rw ? F_WRLCK : F_RDLCK, true) < 0)
 		return fail(f, WIRE_E_IO, "view", errno, "cannot lock the view: %m");
@@ -449,8 +479,8 @@ int view_reach(struct wire_slice id, bool rw, struct view_hold *ret_hold, struct
 
 	recfd = record_open(WIRE_KIND_EXECUTION, id);
 	if (recfd < 0 || !slice_str(id, name, sizeof(name)))
-		return fail(f, WIRE_E_NOT_FOUND, "view", 0, "no execution %.*s", (int)(id.n > SPEC_ID_MAX ? SPEC_ID_MAX : id.n),
-			    (const char *)id.p);
+		return fail(f, WIRE_E_NOT_FOUND, "view", 0, "no execution %.*s",
+			    (int)(id.n > SPEC_ID_MAX ? SPEC_ID_MAX : id.n), (const char *)id.p);
 	fd = openat(recfd, "view", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && fstatat(recfd, "up", &st, AT_SYMLINK_NOFOLLOW) < 0)
 		fail(f, WIRE_E_NOT_FOUND, "view", 0, "the execution has no working directory");

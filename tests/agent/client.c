@@ -52,7 +52,7 @@ void client_xxh128(const void *p, size_t n, uint8_t ret[16])
 	memcpy(ret, c.digest, 16);
 }
 
-/* ---- an agent -------------------------------------------------------------------------------------------- */
+/* ---- an agent ---- */
 
 const char *agent_binary(void)
 {
@@ -118,11 +118,13 @@ int agent_start(struct agent_proc *a, const char *name, const char *const *optio
 	snprintf(a->home, sizeof(a->home), "%s/%s", cwd, name);
 	snprintf(a->dir, sizeof(a->dir), "%.240s/berth", a->home);
 	a->pid = -1;
-	if ((mkdir(a->home, 0755) < 0 && errno != EEXIST) || (mkdir(a->dir, 0700) < 0 && errno != EEXIST)) {
+	if ((mkdir(a->home, 0755) < 0 && errno != EEXIST) ||
+	    (mkdir(a->dir, 0700) < 0 && errno != EEXIST)) {
 		fprintf(stderr, "# cannot make %s: %s\n", a->dir, strerror(errno));
 		return -1;
 	}
-	if (a->uid && (chown(a->home, a->uid, a->uid) < 0 || chown(a->dir, a->uid, a->uid) < 0 || chmod(".", 0755) < 0))
+	if (a->uid && (chown(a->home, a->uid, a->uid) < 0 || chown(a->dir, a->uid, a->uid) < 0 ||
+		       chmod(".", 0755) < 0))
 		return -1;
 	return agent_restart(a, options);
 }
@@ -156,7 +158,7 @@ void agent_stop(struct agent_proc *a)
 	agent_kill(a);
 }
 
-/* ---- a stream -------------------------------------------------------------------------------------------- */
+/* ---- a stream ---- */
 
 static void *grow(void *p, size_t *cap, size_t need)
 {
@@ -203,7 +205,8 @@ int client_open_fd(struct client *c, int fd)
 int client_open(struct client *c, const char *dir)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	int d = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC), s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int d = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC),
+	    s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	*c = (struct client){.fd = -1};
 	snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/init.sock", d);
@@ -357,7 +360,8 @@ static void collect(uint8_t **to, size_t *len, size_t *cap, const uint8_t *p, si
 	(*to)[*len] = '\0';
 }
 
-int client_call(struct client *c, uint8_t stop_at, void (*event)(void *arg, const uint8_t *p, size_t n), void *arg)
+int client_call(struct client *c, uint8_t stop_at,
+		void (*event)(void *arg, const uint8_t *p, size_t n), void *arg)
 {
 	const uint8_t *p;
 	uint8_t type;
@@ -366,7 +370,8 @@ int client_call(struct client *c, uint8_t stop_at, void (*event)(void *arg, cons
 	c->final = 0;
 	c->data_len = c->data2_len = c->events = 0;
 	c->n = 0;
-	/* An agent that has refused something answers before it has read all: the answer is still there to be read. */
+	/* An agent that has refused something answers before it has read all: the answer is still
+	 * there to be read. */
 	client_send(c);
 	while (client_recv(c, &type, &p, &n) == 1) {
 		if (type == WIRE_EVENT)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * PUT GET STAT LS MKDIR SYMLINK REMOVE in the file system of the sandbox. Those in views are in test_view.c.
+ * PUT GET STAT LS MKDIR SYMLINK REMOVE in the file system of the sandbox. Those in views are in
+ * test_view.c.
  */
 #include "tap.h"
 
@@ -36,7 +37,8 @@ TEST(put_and_get)
 	ASSERT_MEMEQ(c.data, c.data_len, "x\0y", 3);
 	ASSERT_EQ(client_int(&c, WK_SIZE, -1), 3);
 	ASSERT_EQ(client_int(&c, WK_MODE, -1), 0640);
-	ASSERT_EQ(client_int(&c, WK_MTIME_NS, 0), (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec);
+	ASSERT_EQ(client_int(&c, WK_MTIME_NS, 0),
+		  (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec);
 	/* Absolute paths are the sandbox's file system. */
 	snprintf(path, sizeof(path), "%s/a/b/c.bin", proc.home);
 	ASSERT_EQ(file_get(&c, NULL, path), 0);
@@ -229,16 +231,18 @@ TEST_TIMEOUT(removing_what_is_deep_and_closed, 60)
 	ASSERT_EQ(agent_start(&proc, "home", NULL), 0);
 	ASSERT_EQ(client_open(&c, proc.dir), 0);
 	if (fork() == 0) {
-		if (setgid(54321) < 0 || setuid(54321) < 0 || chdir("home") < 0 || mkdir("outside", 0755) < 0 ||
-		    mkdir("outside/kept", 0755) < 0 || mkdir("deep", 0755) < 0 || chdir("deep") < 0)
+		if (setgid(54321) < 0 || setuid(54321) < 0 || chdir("home") < 0 ||
+		    mkdir("outside", 0755) < 0 || mkdir("outside/kept", 0755) < 0 ||
+		    mkdir("deep", 0755) < 0 || chdir("deep") < 0)
 			_exit(1);
 		for (int i = 0; i < 3000; i++) {
-			if (mkdir("a-name-of-some-length", 0755) < 0 || symlink("/outside", "l") < 0 ||
-			    symlink("../../outside", "m") < 0 || chdir("a-name-of-some-length") < 0)
+			if (mkdir("a-name-of-some-length", 0755) < 0 ||
+			    symlink("/outside", "l") < 0 || symlink("../../outside", "m") < 0 ||
+			    chdir("a-name-of-some-length") < 0)
 				_exit(2);
 		}
-		if (mkdir("closed", 0755) < 0 || mkdir("closed/in", 0755) < 0 || chmod("closed/in", 0) < 0 ||
-		    chmod("closed", 0) < 0 || chmod(".", 0500) < 0)
+		if (mkdir("closed", 0755) < 0 || mkdir("closed/in", 0755) < 0 ||
+		    chmod("closed/in", 0) < 0 || chmod("closed", 0) < 0 || chmod(".", 0500) < 0)
 			_exit(3);
 		_exit(0);
 	}

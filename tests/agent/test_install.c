@@ -26,11 +26,12 @@ static const struct mode {
 	{"copy", 0, {"--level", "subreaper", NULL}},
 };
 
-#define EACH_MODE(m)                                                                   \
+#define EACH_MODE(m)                                                                          \
 	for (const struct mode *m = modes; m < modes + sizeof(modes) / sizeof(modes[0]); m++) \
-		SUBTEST("%s", m->name)
+	SUBTEST("%s", m->name)
 
-/* A file system that cannot hold another overlay's upper directory, as in many containers: ./merged. */
+/* A file system that cannot hold another overlay's upper directory, as in many containers:
+ * ./merged. */
 static int on_an_overlay(void)
 {
 	static const char *const dirs[] = {"lower", "upper", "work", "merged"};
@@ -41,7 +42,8 @@ static int on_an_overlay(void)
 	}
 	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return -1;
-	return mount("overlay", "merged", "overlay", 0, "lowerdir=lower,upperdir=upper,workdir=work");
+	return mount("overlay", "merged", "overlay", 0,
+		     "lowerdir=lower,upperdir=upper,workdir=work");
 }
 
 static void begin(const struct mode *m)
@@ -49,7 +51,9 @@ static void begin(const struct mode *m)
 	proc = (struct agent_proc){.uid = m->uid};
 	if (strcmp(m->name, "bound copy") == 0)
 		ASSERT_EQ(on_an_overlay(), 0);
-	ASSERT_EQ(agent_start(&proc, strcmp(m->name, "bound copy") == 0 ? "merged/home" : m->name, m->options), 0);
+	ASSERT_EQ(agent_start(&proc, strcmp(m->name, "bound copy") == 0 ? "merged/home" : m->name,
+			      m->options),
+		  0);
 	ASSERT_EQ(client_open(&c, proc.dir), 0);
 	t = (struct tree){0};
 	tree_text(&t, "package.json", "{}");
@@ -165,20 +169,31 @@ TEST_TIMEOUT(layer_is_made_and_used, 60)
 		struct launch_opts o = {.layer = key('1')};
 
 		begin(m);
-		ASSERT_EQ(install(key('1'), "echo out; echo err >&2; test \"$HOME\" && mkdir node_modules && echo dep >node_modules/dep;"
-				  "echo $FROM_REQUEST >lib/new; rm lib/old; pwd >where", 60000), 0);
+		ASSERT_EQ(install(key('1'),
+				  "echo out; echo err >&2; test \"$HOME\" && mkdir node_modules && "
+				  "echo dep >node_modules/dep;"
+				  "echo $FROM_REQUEST >lib/new; rm lib/old; pwd >where",
+				  60000),
+			  0);
 		ASSERT_CONTAINS((char *)c.data, "out\n");
 		ASSERT_CONTAINS((char *)c.data, "err\n");
 		ASSERT_EQ(have_layer(key('1')), 2);
-		ASSERT_EQ(launch_run(&c, "with", t.hex, "cat node_modules/dep lib/new package.json; ls lib", &o), 0);
+		ASSERT_EQ(launch_run(&c, "with", t.hex,
+				     "cat node_modules/dep lib/new package.json; ls lib", &o),
+			  0);
 		ASSERT_STREQ(launch_stdout(&c, "with"), "dep\nyes\n{}new\n");
-		/* One stable path where views are mounted, so that absolute paths in a layer stay true. */
+		/* One stable path where views are mounted, so that absolute paths in a layer stay
+		 * true. */
 		if (m != &modes[3])
-			ASSERT_EQ(launch_run(&c, "same", t.hex, "test \"$(cat where)\" = \"$(pwd)\"", &o), 0);
-		ASSERT_EQ(launch_run(&c, "spoil", t.hex, "echo x >node_modules/dep; rm -r lib", &o), 0);
+			ASSERT_EQ(launch_run(&c, "same", t.hex,
+					     "test \"$(cat where)\" = \"$(pwd)\"", &o),
+				  0);
+		ASSERT_EQ(launch_run(&c, "spoil", t.hex, "echo x >node_modules/dep; rm -r lib", &o),
+			  0);
 		ASSERT_EQ(launch_run(&c, "again", t.hex, "cat node_modules/dep", &o), 0);
 		ASSERT_STREQ(launch_stdout(&c, "again"), "dep\n");
-		ASSERT_EQ(launch_run(&c, "without", t.hex, "ls lib; test ! -e node_modules", NULL), 0);
+		ASSERT_EQ(launch_run(&c, "without", t.hex, "ls lib; test ! -e node_modules", NULL),
+			  0);
 		ASSERT_STREQ(launch_stdout(&c, "without"), "old\n");
 		/* Once. */
 		ASSERT_EQ(install(key('1'), "exit 1", 60000), 0);
@@ -187,7 +202,8 @@ TEST_TIMEOUT(layer_is_made_and_used, 60)
 	}
 }
 
-/* The key says what an install depends on, not which tree it was made for: another tree keeps its own files. */
+/* The key says what an install depends on, not which tree it was made for: another tree keeps its
+ * own files. */
 TEST_TIMEOUT(layer_fits_another_tree, 60)
 {
 	EACH_MODE(m)
@@ -204,8 +220,13 @@ TEST_TIMEOUT(layer_fits_another_tree, 60)
 		tree_link(&t, "link", "code");
 		tree_finish(&t);
 		ASSERT_EQ(tree_unpack(&t, &c, CLIENT_RIGHT), 0);
-		ASSERT_EQ(install(key('b'), "mkdir node_modules; echo dep >node_modules/dep; rm -r removed gone becomes-dir;"
-				  "mkdir becomes-dir; echo x >becomes-dir/x; echo more >>package.json; chmod 700 lib", 60000), 0);
+		ASSERT_EQ(install(key('b'),
+				  "mkdir node_modules; echo dep >node_modules/dep; rm -r removed "
+				  "gone becomes-dir;"
+				  "mkdir becomes-dir; echo x >becomes-dir/x; echo more "
+				  ">>package.json; chmod 700 lib",
+				  60000),
+			  0);
 		tree_text(&u, "code", "version 2");
 		tree_text(&u, "new", "new in 2");
 		tree_text(&u, "removed", "removed by the install");
@@ -213,9 +234,16 @@ TEST_TIMEOUT(layer_fits_another_tree, 60)
 		tree_link(&u, "link", "new");
 		tree_finish(&u);
 		ASSERT_EQ(tree_unpack(&u, &c, CLIENT_RIGHT), 0);
-		ASSERT_EQ(launch_run(&c, "two", u.hex, "cat code new link node_modules/dep becomes-dir/x package.json; test ! -e removed", &o), 0);
+		ASSERT_EQ(launch_run(&c, "two", u.hex,
+				     "cat code new link node_modules/dep becomes-dir/x "
+				     "package.json; test ! -e removed",
+				     &o),
+			  0);
 		ASSERT_STREQ(launch_stdout(&c, "two"), "version 2new in 2new in 2dep\nx\n{}more\n");
-		ASSERT_EQ(launch_run(&c, "one", t.hex, "cat code link; cat lib/old; test ! -e gone -a ! -e removed", &o), 0);
+		ASSERT_EQ(launch_run(&c, "one", t.hex,
+				     "cat code link; cat lib/old; test ! -e gone -a ! -e removed",
+				     &o),
+			  0);
 		ASSERT_STREQ(launch_stdout(&c, "one"), "version 1version 1old");
 		end();
 	}
@@ -228,7 +256,11 @@ TEST_TIMEOUT(failure_leaves_nothing_and_tells_the_tail, 60)
 		struct wire_slice tail;
 
 		begin(m);
-		ASSERT_NE(install(key('2'), "echo x >made; i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; exit 3", 60000), 0);
+		ASSERT_NE(install(key('2'),
+				  "echo x >made; i=0; while [ $i -lt 2000 ]; do echo line $i; "
+				  "i=$((i+1)); done; exit 3",
+				  60000),
+			  0);
 		ASSERT_CONTAINS(client_str(&c, WK_MESSAGE), "exit code 3");
 		ASSERT(wire_find(c.p, c.n, WK_TAIL, &tail));
 		ASSERT_EQ(tail.n, 4096);
@@ -254,7 +286,8 @@ TEST_TIMEOUT(timeout_ends_all_of_it, 60)
 
 		begin(m);
 		start = client_now_ms();
-		snprintf(script, sizeof(script), "(setsid sleep %s &) ; echo waiting; sleep %s", sleep_arg(0), sleep_arg(1));
+		snprintf(script, sizeof(script), "(setsid sleep %s &) ; echo waiting; sleep %s",
+			 sleep_arg(0), sleep_arg(1));
 		ASSERT_EQ(install(key('3'), script, 300), WIRE_E_TIMEOUT);
 		ASSERT_LT(client_now_ms() - start, 2500);
 		ASSERT_CONTAINS(client_str(&c, WK_MESSAGE), "timed out");
@@ -297,11 +330,12 @@ static void start_slow(struct client *d, const char *layer)
 {
 	char script[512];
 
-	snprintf(script, sizeof(script), "echo $$ >%s/ran; echo x >made; sleep %s", proc.home, sleep_arg(2));
+	snprintf(script, sizeof(script), "echo $$ >%s/ran; echo x >made; sleep %s", proc.home,
+		 sleep_arg(2));
 	ASSERT_EQ(client_open(d, proc.dir), 0);
 	request(d, layer, script, 60000);
 	ASSERT_EQ(client_send(d), 0);
-	ASSERT(client_until(ran, (void *)(uintptr_t)"ran"));
+	ASSERT(client_until(ran, (void *)(uintptr_t) "ran"));
 }
 
 TEST_TIMEOUT(waiting_counts_and_ends_with_the_caller, 60)
@@ -328,7 +362,8 @@ TEST_TIMEOUT(waiting_counts_and_ends_with_the_caller, 60)
 	end();
 }
 
-/* Kills the connection child that serves this install, as the machine might: the one parent of the runner. */
+/* Kills the connection child that serves this install, as the machine might: the one parent of the
+ * runner. */
 static pid_t child_with_locks(void)
 {
 	char path[64], line[512], name[600];
@@ -376,8 +411,11 @@ TEST_TIMEOUT(killed_half_way, 60)
 		ASSERT_EQ(install(key('7'), "test ! -e made && echo y >made2", 10000), 0);
 		ASSERT_LT(client_now_ms() - start, 2000);
 		ASSERT(!is_alive(sleep_arg(2)));
-		ASSERT_EQ(launch_run(&c, "after", t.hex, "test ! -e made -a -e made2", &(struct launch_opts){.layer = key('7')}), 0);
-		/* What the killed one has left goes with a PRUNE (an empty folder only when it is 5 s old). */
+		ASSERT_EQ(launch_run(&c, "after", t.hex, "test ! -e made -a -e made2",
+				     &(struct launch_opts){.layer = key('7')}),
+			  0);
+		/* What the killed one has left goes with a PRUNE (an empty folder only when it is 5
+		 * s old). */
 		ASSERT(client_until(pruned, NULL));
 		client_close(&d);
 		end();
@@ -405,7 +443,7 @@ TEST_TIMEOUT(stalled_reader_does_not_hold_the_deadline, 60)
 	snprintf(script, sizeof(script), "echo $$ >%s/ran; yes", proc.home);
 	request(&d, key('9'), script, 500);
 	ASSERT_EQ(client_send(&d), 0);
-	ASSERT(client_until(ran, (void *)(uintptr_t)"ran"));
+	ASSERT(client_until(ran, (void *)(uintptr_t) "ran"));
 	/* d reads nothing. The next one gets its turn when that one's time is up. */
 	ASSERT_EQ(install(key('9'), "true", 10000), 0);
 	client_close(&d);
@@ -420,9 +458,13 @@ TEST_TIMEOUT(npm_installs_from_a_folder, 120)
 		SKIP("no npm here");
 	begin(&modes[0]);
 	tree_free(&t);
-	tree_text(&t, "package.json", "{\"name\":\"app\",\"version\":\"1.0.0\",\"dependencies\":{\"dep\":\"file:./dep\"}}");
+	tree_text(&t, "package.json",
+		  "{\"name\":\"app\",\"version\":\"1.0.0\",\"dependencies\":{\"dep\":\"file:./"
+		  "dep\"}}");
 	tree_dir(&t, "dep");
-	tree_text(&t, "dep/package.json", "{\"name\":\"dep\",\"version\":\"1.0.0\",\"main\":\"i.js\",\"bin\":{\"depbin\":\"i.js\"}}");
+	tree_text(&t, "dep/package.json",
+		  "{\"name\":\"dep\",\"version\":\"1.0.0\",\"main\":\"i.js\",\"bin\":{\"depbin\":"
+		  "\"i.js\"}}");
 	tree_text(&t, "dep/i.js", "#!/usr/bin/env node\nmodule.exports='from dep';");
 	tree_text(&t, "main.js", "console.log(require('dep'))");
 	tree_finish(&t);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * PRUNE: what goes, what stays because a record, a launch or an install needs it, and leftovers of the dead.
+ * PRUNE: what goes, what stays because a record, a launch or an install needs it, and leftovers of
+ * the dead.
  */
 #include "tap.h"
 
@@ -94,7 +95,8 @@ TEST_TIMEOUT(what_records_need_stays, 60)
 	/* The record is too young to go; so its tree and layer stay, and the other tree goes. */
 	ASSERT_EQ(prune(&c, 3600000), 0);
 	ASSERT_EQ(client_int(&c, WK_COUNT, -1), 0);
-	ASSERT_EQ(client_int(&c, WK_TREES, -1), 0); /* unpacked just now: its launch may be on the way */
+	ASSERT_EQ(client_int(&c, WK_TREES, -1),
+		  0); /* unpacked just now: its launch may be on the way */
 	ASSERT_EQ(prune(&c, 1), 0);
 	ASSERT_EQ(client_int(&c, WK_COUNT, -1), 1);
 	ASSERT_EQ(client_int(&c, WK_TREES, -1), 2);
@@ -122,7 +124,9 @@ TEST_TIMEOUT(running_ones_stay, 60)
 	ASSERT_EQ(tree_unpack(&used, &c, CLIENT_RIGHT), 0);
 	ASSERT_EQ(tree_unpack(&other, &c, CLIENT_RIGHT), 0);
 	ASSERT_EQ(install(&c, used.hex, KEY, "echo x >made"), 0);
-	ASSERT_EQ(launch_sh(&c, "run", used.hex, "while ! test -e go; do sleep 0.02; done; cat made own shared", &o), 0);
+	ASSERT_EQ(launch_sh(&c, "run", used.hex,
+			    "while ! test -e go; do sleep 0.02; done; cat made own shared", &o),
+		  0);
 	ASSERT_EQ(prune(&c, 0), 0);
 	ASSERT_EQ(client_int(&c, WK_COUNT, -1), 0);
 	ASSERT_EQ(client_int(&c, WK_TREES, -1), 1);
@@ -172,7 +176,10 @@ TEST_TIMEOUT(an_install_keeps_its_tree, 60)
 	make_tree(&t, "t");
 	ASSERT_EQ(tree_unpack(&t, &c, CLIENT_RIGHT), 0);
 	ASSERT_EQ(client_open(&d, proc.dir), 0);
-	ASSERT_EQ(install(&d, t.hex, KEY, "echo >\"$HOME\"/started; while ! test -e \"$HOME\"/go; do sleep 0.02; done; cat own >made"), 0);
+	ASSERT_EQ(install(&d, t.hex, KEY,
+			  "echo >\"$HOME\"/started; while ! test -e \"$HOME\"/go; do sleep 0.02; "
+			  "done; cat own >made"),
+		  0);
 	ASSERT(client_until(started, NULL));
 	ASSERT_EQ(prune(&c, 0), 0);
 	ASSERT_EQ(client_int(&c, WK_TREES, -1), 0);
@@ -227,7 +234,8 @@ TEST_TIMEOUT(init_tidies_up, 60)
 	end();
 }
 
-/* One process prunes without a pause; this one deploys, as the library does: what is NEEDed is brought again. */
+/* One process prunes without a pause; this one deploys, as the library does: what is NEEDed is
+ * brought again. */
 TEST_TIMEOUT(races_with_launches, 120)
 {
 	int64_t stop_at = client_now_ms() + 5000;
@@ -244,7 +252,8 @@ TEST_TIMEOUT(races_with_launches, 120)
 			_exit(1);
 		/* Records stay (they are young), so nothing but what no record names may go. */
 		while (client_now_ms() < stop_at)
-			wire_w_int(client_begin(&d, WIRE_PRUNE), WK_OLDER_MS, 0), client_end(&d), client_call(&d, 0, NULL, NULL);
+			wire_w_int(client_begin(&d, WIRE_PRUNE), WK_OLDER_MS, 0), client_end(&d),
+				client_call(&d, 0, NULL, NULL);
 		_exit(0);
 	}
 	while (client_now_ms() < stop_at) {
@@ -267,7 +276,8 @@ TEST_TIMEOUT(races_with_launches, 120)
 		}
 		ASSERT_EQ(r, 0);
 		ASSERT_NE(launch_state(&c), WIRE_S_FAILED);
-		/* It may be pruned as soon as it has ended: then there is no record, but never one that failed. */
+		/* It may be pruned as soon as it has ended: then there is no record, but never one
+		 * that failed. */
 		r = launch_wait(&c, id, NULL);
 		ASSERT(r == WIRE_S_EXITED || (r == -1 && client_code(&c) == WIRE_E_NOT_FOUND));
 		launched++;

@@ -26,7 +26,7 @@ static void end(void)
 	agent_stop(&proc);
 }
 
-/* ---- commands ---------------------------------------------------------------------------------------------- */
+/* ---- commands ---- */
 
 /* Starts the agent with these arguments and fds 0, 1, 2. */
 static pid_t command(const char *const *args, int in, int out, int err)
@@ -60,7 +60,8 @@ static int ended(pid_t pid)
 	return r <= 0 ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-/* Runs it with these bytes on stdin (then EOF); its output is in out (static, *n bytes), stderr in err. */
+/* Runs it with these bytes on stdin (then EOF); its output is in out (static, *n bytes), stderr in
+ * err. */
 static uint8_t out[1 << 20];
 static size_t out_n;
 static char err[4096];
@@ -85,7 +86,8 @@ static int run(const char *const *args, const void *input, size_t n)
 	return status;
 }
 
-/* Types of the frames in out, as letters: H hello, O ok, E error, D data, V event; '!' when they are no frames. */
+/* Types of the frames in out, as letters: H hello, O ok, E error, D data, V event; '!' when they
+ * are no frames. */
 static const char *shape(void)
 {
 	static char s[64];
@@ -99,8 +101,12 @@ static const char *shape(void)
 			s[k++] = '!';
 			break;
 		}
-		s[k++] = type == WIRE_HELLO ? 'H' : type == WIRE_OK ? 'O' : type == WIRE_ERROR ? 'E' :
-			type == WIRE_DATA ? 'D' : type == WIRE_EVENT ? 'V' : '?';
+		s[k++] = type == WIRE_HELLO   ? 'H'
+			 : type == WIRE_OK    ? 'O'
+			 : type == WIRE_ERROR ? 'E'
+			 : type == WIRE_DATA  ? 'D'
+			 : type == WIRE_EVENT ? 'V'
+					      : '?';
 		at += WIRE_FRAME_HEADER + n;
 	}
 	s[k] = '\0';
@@ -129,7 +135,7 @@ static void build_put(const char *path, const void *p, size_t n)
 	client_data_end(&c, p, n, CLIENT_RIGHT);
 }
 
-/* ---- connect ------------------------------------------------------------------------------------------------ */
+/* ---- connect ---- */
 
 /* A client whose stream is a `connect` command. */
 static pid_t open_connect(struct client *d, bool start, const char *dir)
@@ -250,7 +256,7 @@ TEST_TIMEOUT(connect_starts_one_init_for_all, 60)
 	}
 }
 
-/* ---- call ----------------------------------------------------------------------------------------------------- */
+/* ---- call ---- */
 
 TEST(call_with_bytes)
 {
@@ -281,12 +287,14 @@ TEST(call_with_bytes)
 
 static char *base64(const uint8_t *p, size_t n)
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	char *s = malloc(n * 2 + 8);
 	size_t k = 0;
 
 	for (size_t i = 0; s && i < n; i += 3) {
-		unsigned v = (unsigned)p[i] << 16 | (i + 1 < n ? (unsigned)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
+		unsigned v = (unsigned)p[i] << 16 | (i + 1 < n ? (unsigned)p[i + 1] << 8 : 0) |
+			     (i + 2 < n ? p[i + 2] : 0);
 
 		s[k++] = digits[v >> 18];
 		s[k++] = digits[v >> 12 & 63];
@@ -300,7 +308,8 @@ static char *base64(const uint8_t *p, size_t n)
 /* out, which is one line of base64, back to bytes. False when it is anything else. */
 static bool unbase64(void)
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	size_t k = 0;
 	unsigned acc = 0, bits = 0;
 
@@ -384,7 +393,8 @@ TEST(call_that_wants_more_than_it_is_given)
 	build_hello();
 	tree_request(&t, &c);
 	p = built(&n);
-	/* UNPACK on this road is asked twice: what is missing is told although the contents are not there yet. */
+	/* UNPACK on this road is asked twice: what is missing is told although the contents are not
+	 * there yet. */
 	ASSERT_EQ(run(args, p, n), 1);
 	ASSERT_STREQ(shape(), "HV");
 	build_hello();
@@ -438,7 +448,8 @@ TEST(call_that_is_killed_ends_its_request)
 	ASSERT(client_until(started, NULL));
 	ASSERT_OK(kill(pid, SIGKILL));
 	ASSERT_EQ(ended(pid), 1000 + SIGKILL);
-	/* The stream has closed with it, and so has the install ended: the next one gets the lock. */
+	/* The stream has closed with it, and so has the install ended: the next one gets the lock.
+	 */
 	w = client_begin(&c, WIRE_INSTALL);
 	wire_w_str(w, WK_TREE, t.hex);
 	wire_w_str(w, WK_LAYER, t.hex);
@@ -449,9 +460,10 @@ TEST(call_that_is_killed_ends_its_request)
 	end();
 }
 
-/* ---- CONNECT --------------------------------------------------------------------------------------------------- */
+/* ---- CONNECT ---- */
 
-/* A server on a port of its own: for each connection, reads to the end, then writes back what came, then closes. */
+/* A server on a port of its own: for each connection, reads to the end, then writes back what came,
+ * then closes. */
 static int serve(int *ret_port, int family)
 {
 	struct sockaddr_in6 a6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};

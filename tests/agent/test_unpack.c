@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * HAVE and UNPACK over a real agent's socket: what arrives, what is not sent again, and that nothing is left of what went wrong.
+ * HAVE and UNPACK over a real agent's socket: what arrives, what is not sent again, and that
+ * nothing is left of what went wrong.
  */
 #include "tap.h"
 
@@ -89,15 +90,16 @@ static void check_tree(const struct tree *t)
 			good++;
 		if (e->type == 'l') {
 			n = readlink(at(t, e->path), buf, sizeof(buf));
-			good += n == (ssize_t)strlen(e->target) && memcmp(buf, e->target, (size_t)n) == 0;
+			good += n == (ssize_t)strlen(e->target) &&
+				memcmp(buf, e->target, (size_t)n) == 0;
 		}
 		if (e->type != 'f')
 			continue;
 		if (!S_ISREG(st.st_mode) || (size_t)st.st_size != e->size ||
 		    (st.st_mode & 07777) != (e->executable ? 0755u : 0644u) ||
 		    (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec != e->mtime_ns)
-			FAIL("%s: mode %o, size %jd, mtime %jd.%09ld", e->path, st.st_mode, (intmax_t)st.st_size,
-			     (intmax_t)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+			FAIL("%s: mode %o, size %jd, mtime %jd.%09ld", e->path, st.st_mode,
+			     (intmax_t)st.st_size, (intmax_t)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
 		fd = open(at(t, e->path), O_RDONLY | O_CLOEXEC);
 		for (size_t off = 0; off < e->size; off += (size_t)n) {
 			n = read(fd, buf, sizeof(buf));
@@ -303,7 +305,8 @@ TEST(bad_manifests)
 
 	begin();
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		SUBTEST("%s", cases[i].name) {
+		SUBTEST("%s", cases[i].name)
+		{
 			struct tree t = {0};
 
 			for (int k = 0; k < 3 && cases[i].path[k]; k++) {
@@ -565,8 +568,9 @@ TEST(torn_trees_are_not_trusted)
 	ASSERT_EQ(tree_unpack(&t, &c, CLIENT_RIGHT), 0);
 	snprintf(marker, sizeof(marker), "%s/store/t/%s.ok", proc.dir, t.hex);
 	snprintf(dirty, sizeof(dirty), "%s/store/dirty", proc.dir);
-	ASSERT(client_until(is_synced, t.hex));	/* nobody writes there any more */
-	/* As a power failure would leave it: markers of another boot, a file that is shorter than it was. */
+	ASSERT(client_until(is_synced, t.hex)); /* nobody writes there any more */
+	/* As a power failure would leave it: markers of another boot, a file that is shorter than
+	 * it was. */
 	fd = open(marker, O_WRONLY | O_TRUNC);
 	ASSERT_EQ(write(fd, "tAAAAAAAAAAAAAAAA", 17), 17);
 	close(fd);

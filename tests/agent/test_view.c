@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The views that executions run in, at every level that this machine has, and files put into and taken out of them. Each case runs
- * three times: with overlays as root, with overlays in a user namespace, and with copies.
+ * The views that executions run in, at every level that this machine has, and files put into and
+ * taken out of them. Each case runs three times: with overlays as root, with overlays in a user
+ * namespace, and with copies.
  */
 #include "tap.h"
 
@@ -25,7 +26,8 @@ static const struct mode {
 	{"copy", "copy", 0, {"--level", "subreaper", NULL}},
 };
 
-/* A file system that cannot hold another overlay's upper directory, as in many containers: ./merged. */
+/* A file system that cannot hold another overlay's upper directory, as in many containers:
+ * ./merged. */
 static int on_an_overlay(void)
 {
 	static const char *const dirs[] = {"lower", "upper", "work", "merged"};
@@ -36,7 +38,8 @@ static int on_an_overlay(void)
 	}
 	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return -1;
-	return mount("overlay", "merged", "overlay", 0, "lowerdir=lower,upperdir=upper,workdir=work");
+	return mount("overlay", "merged", "overlay", 0,
+		     "lowerdir=lower,upperdir=upper,workdir=work");
 }
 
 static void begin(const struct mode *m)
@@ -44,7 +47,9 @@ static void begin(const struct mode *m)
 	proc = (struct agent_proc){.uid = m->uid};
 	if (strcmp(m->name, "bound copy") == 0)
 		ASSERT_EQ(on_an_overlay(), 0);
-	ASSERT_EQ(agent_start(&proc, strcmp(m->name, "bound copy") == 0 ? "merged/home" : m->name, m->options), 0);
+	ASSERT_EQ(agent_start(&proc, strcmp(m->name, "bound copy") == 0 ? "merged/home" : m->name,
+			      m->options),
+		  0);
 	ASSERT_EQ(client_open(&c, proc.dir), 0);
 	t = (struct tree){0};
 	tree_text(&t, "data.txt", "some data\n");
@@ -67,9 +72,9 @@ static void end(void)
 	tree_free(&t);
 }
 
-#define EACH_MODE(m)                                                                   \
+#define EACH_MODE(m)                                                                          \
 	for (const struct mode *m = modes; m < modes + sizeof(modes) / sizeof(modes[0]); m++) \
-		SUBTEST("%s", m->name)
+	SUBTEST("%s", m->name)
 
 static const char *app(const struct mode *m, const char *id)
 {
@@ -102,11 +107,18 @@ TEST_TIMEOUT(each_execution_has_its_own, 60)
 	EACH_MODE(m)
 	{
 		begin(m);
-		ASSERT_EQ(launch_run(&c, "one", t.hex, "pwd; cat data.txt; echo changed >data.txt; echo x >made; rm dir/a", NULL), 0);
+		ASSERT_EQ(
+			launch_run(
+				&c, "one", t.hex,
+				"pwd; cat data.txt; echo changed >data.txt; echo x >made; rm dir/a",
+				NULL),
+			0);
 		ASSERT_STREQ(launch_view(&c), m->view);
 		ASSERT_CONTAINS(launch_stdout(&c, "one"), app(m, "one"));
 		ASSERT_CONTAINS(launch_stdout(&c, "one"), "some data\n");
-		ASSERT_EQ(launch_run(&c, "two", t.hex, "cat data.txt; ls dir; test ! -e made", NULL), 0);
+		ASSERT_EQ(
+			launch_run(&c, "two", t.hex, "cat data.txt; ls dir; test ! -e made", NULL),
+			0);
 		ASSERT_STREQ(launch_stdout(&c, "two"), "some data\na\nb\n");
 		check_store();
 		end();
@@ -118,9 +130,12 @@ TEST_TIMEOUT(workdir_is_inside, 60)
 	EACH_MODE(m)
 	{
 		begin(m);
-		ASSERT_EQ(launch_run(&c, "w", t.hex, "ls", &(struct launch_opts){.workdir = "dir"}), 0);
+		ASSERT_EQ(launch_run(&c, "w", t.hex, "ls", &(struct launch_opts){.workdir = "dir"}),
+			  0);
 		ASSERT_STREQ(launch_stdout(&c, "w"), "a\nb\n");
-		ASSERT_EQ(launch_sh(&c, "none", t.hex, "ls", &(struct launch_opts){.workdir = "nope"}), 0);
+		ASSERT_EQ(launch_sh(&c, "none", t.hex, "ls",
+				    &(struct launch_opts){.workdir = "nope"}),
+			  0);
 		ASSERT_EQ(launch_wait(&c, "none", NULL), WIRE_S_FAILED);
 		ASSERT_CONTAINS(launch_message(&c), "nope");
 		end();
@@ -133,7 +148,9 @@ TEST_TIMEOUT(directories_can_be_renamed, 60)
 	EACH_MODE(m)
 	{
 		begin(m);
-		ASSERT_EQ(launch_run(&c, "mv", t.hex, "mv dir other && ls other && cat other/a", NULL), 0);
+		ASSERT_EQ(launch_run(&c, "mv", t.hex, "mv dir other && ls other && cat other/a",
+				     NULL),
+			  0);
 		ASSERT_STREQ(launch_stdout(&c, "mv"), "a\nb\na");
 		ASSERT_STREQ(file_names(&c, "mv", "other"), "a b");
 		end();
@@ -142,25 +159,34 @@ TEST_TIMEOUT(directories_can_be_renamed, 60)
 
 TEST_TIMEOUT(file_input, 90)
 {
-	static const char *const good[] = {"new.bin", "made/by/input.bin", "..data/x", "dir/a", "inside/c", "to-data"};
-	static const char *const bad[] = {"out/berth-test-escape", "up/berth-test-escape", "dir/../../x", "data.txt/x", "dir"};
+	static const char *const good[] = {"new.bin", "made/by/input.bin", "..data/x",
+					   "dir/a",   "inside/c",          "to-data"};
+	static const char *const bad[] = {"out/berth-test-escape", "up/berth-test-escape",
+					  "dir/../../x", "data.txt/x", "dir"};
 	char id[32], script[256];
 
 	EACH_MODE(m)
 	{
 		begin(m);
 		for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-			struct launch_opts o = {.has_input = true, .input_path = good[i], .input = "in\0put", .input_len = 6};
+			struct launch_opts o = {.has_input = true,
+						.input_path = good[i],
+						.input = "in\0put",
+						.input_len = 6};
 
 			snprintf(id, sizeof(id), "good%zu", i);
-			snprintf(script, sizeof(script), "test -f %s -a ! -L %s && cat %s", good[i], good[i], good[i]);
+			snprintf(script, sizeof(script), "test -f %s -a ! -L %s && cat %s", good[i],
+				 good[i], good[i]);
 			ASSERT_EQ(launch_run(&c, id, t.hex, script, &o), 0);
 			launch_stdout(&c, id);
 			ASSERT_MEMEQ(c.data, c.data_len, "in\0put", 6);
 		}
 		check_store();
 		for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-			struct launch_opts o = {.has_input = true, .input_path = bad[i], .input = "x", .input_len = 1};
+			struct launch_opts o = {.has_input = true,
+						.input_path = bad[i],
+						.input = "x",
+						.input_len = 1};
 			int r;
 
 			snprintf(id, sizeof(id), "bad%zu", i);
@@ -213,13 +239,15 @@ static void check_files(const char *id, const char *seen)
 
 static void check_walls(const char *id)
 {
-	static const char *const out[] = {"../x", "dir/../../x", "/etc/passwd", "out/x", "up/x", "inside/../../x"};
+	static const char *const out[] = {"../x",  "dir/../../x", "/etc/passwd",
+					  "out/x", "up/x",        "inside/../../x"};
 
 	for (size_t i = 0; i < sizeof(out) / sizeof(out[0]); i++) {
 		CHECK_EQ(file_get(&c, id, out[i]), WIRE_E_INVALID);
 		CHECK_EQ(file_put(&c, id, out[i], "x", 1, 0644), WIRE_E_INVALID);
 		CHECK_EQ(file_op(&c, WIRE_MKDIR, id, out[i], WK_PARENTS, 1, NULL), WIRE_E_INVALID);
-		CHECK_EQ(file_op(&c, WIRE_REMOVE, id, out[i], WK_RECURSIVE, 1, NULL), WIRE_E_INVALID);
+		CHECK_EQ(file_op(&c, WIRE_REMOVE, id, out[i], WK_RECURSIVE, 1, NULL),
+			 WIRE_E_INVALID);
 		CHECK_EQ(file_op(&c, WIRE_SYMLINK, id, out[i], WK_TARGET, 0, "x"), WIRE_E_INVALID);
 		CHECK_EQ(file_op(&c, WIRE_STAT, id, out[i], WK_FOLLOW, 1, NULL), WIRE_E_INVALID);
 	}
@@ -236,8 +264,11 @@ TEST_TIMEOUT(files_of_a_running_view, 90)
 	EACH_MODE(m)
 	{
 		begin(m);
-		ASSERT_EQ(launch_sh(&c, "run", t.hex, WAITING "cat from-outside; ls dir; cat put/in/here | wc -c", NULL), 0);
-		ASSERT(client_until(is_ready, (void *)(uintptr_t)"run"));
+		ASSERT_EQ(launch_sh(&c, "run", t.hex,
+				    WAITING "cat from-outside; ls dir; cat put/in/here | wc -c",
+				    NULL),
+			  0);
+		ASSERT(client_until(is_ready, (void *)(uintptr_t) "run"));
 		check_files("run", "some data\n");
 		check_walls("run");
 		ASSERT_EQ(file_put(&c, "run", "from-outside", "hello from outside\n", 19, 0644), 0);
@@ -256,7 +287,12 @@ TEST_TIMEOUT(files_of_an_ended_view, 90)
 	EACH_MODE(m)
 	{
 		begin(m);
-		ASSERT_EQ(launch_run(&c, "done", t.hex, "echo changed >data.txt; rm dir/a; mkdir left; echo l >left/behind", NULL), 0);
+		ASSERT_EQ(
+			launch_run(
+				&c, "done", t.hex,
+				"echo changed >data.txt; rm dir/a; mkdir left; echo l >left/behind",
+				NULL),
+			0);
 		ASSERT_STREQ(file_names(&c, "done", "dir"), "b");
 		ASSERT_EQ(file_get(&c, "done", "dir/a"), WIRE_E_NOT_FOUND);
 		ASSERT_EQ(file_get(&c, "done", "left/behind"), 0);
@@ -278,10 +314,12 @@ TEST_TIMEOUT(forget_takes_the_view_along, 60)
 	{
 		begin(m);
 		ASSERT_EQ(launch_sh(&c, "run", t.hex, WAITING, NULL), 0);
-		ASSERT(client_until(is_ready, (void *)(uintptr_t)"run"));
+		ASSERT(client_until(is_ready, (void *)(uintptr_t) "run"));
 		ASSERT_EQ(launch_forget(&c, "run"), WIRE_E_CONFLICT);
 		ASSERT_EQ(launch_cancel(&c, "run"), 0);
-		ASSERT_EQ(launch_run(&c, "sealed", t.hex, "mkdir -p a/b/c; chmod 0 a/b; echo x >data.txt", NULL), 0);
+		ASSERT_EQ(launch_run(&c, "sealed", t.hex,
+				     "mkdir -p a/b/c; chmod 0 a/b; echo x >data.txt", NULL),
+			  0);
 		ASSERT_EQ(launch_forget(&c, "sealed"), 0);
 		ASSERT_EQ(launch_forget(&c, "sealed"), WIRE_E_NOT_FOUND);
 		ASSERT_EQ(file_get(&c, "sealed", "data.txt"), WIRE_E_NOT_FOUND);
@@ -304,7 +342,8 @@ TEST(without_the_artifact_nothing_is_launched)
 	hex[64] = '\0';
 	ASSERT_EQ(launch_sh(&c, "x", hex, "true", NULL), WIRE_E_PRECONDITION);
 	ASSERT_STREQ(client_str(&c, WK_NEED), "tree");
-	ASSERT_EQ(launch_sh(&c, "x", t.hex, "true", &(struct launch_opts){.layer = hex}), WIRE_E_PRECONDITION);
+	ASSERT_EQ(launch_sh(&c, "x", t.hex, "true", &(struct launch_opts){.layer = hex}),
+		  WIRE_E_PRECONDITION);
 	ASSERT_STREQ(client_str(&c, WK_NEED), "layer");
 	ASSERT_EQ(launch_run(&c, "x", t.hex, "true", NULL), 0);
 	end();

@@ -60,7 +60,8 @@ static int by_path(const void *a, const void *b)
 {
 	const struct tree_entry *x = a, *y = b;
 
-	return strcmp(x->path, y->path);	/* unsigned bytes, a prefix first: as memcmp with lengths */
+	return strcmp(x->path,
+		      y->path); /* unsigned bytes, a prefix first: as memcmp with lengths */
 }
 
 static void write_manifest(struct tree *t, struct wire_w *w)
@@ -125,7 +126,8 @@ void tree_request(struct tree *t, struct client *c)
 	client_data_end(c, NULL, 0, CLIENT_NONE);
 }
 
-void tree_contents(struct tree *t, struct client *c, const uint8_t *bits, size_t n, enum client_hash how)
+void tree_contents(struct tree *t, struct client *c, const uint8_t *bits, size_t n,
+		   enum client_hash how)
 {
 	uint8_t *all;
 	size_t file = 0, len = 0;
@@ -167,9 +169,10 @@ int tree_unpack(struct tree *t, struct client *c, enum client_hash how)
 	return client_code(c);
 }
 
-/* ---- executions ------------------------------------------------------------------------------------------- */
+/* ---- executions ---- */
 
-int launch_sh(struct client *c, const char *id, const char *tree_hex, const char *script, const struct launch_opts *o)
+int launch_sh(struct client *c, const char *id, const char *tree_hex, const char *script,
+	      const struct launch_opts *o)
 {
 	static const struct launch_opts none;
 	struct wire_w *w = client_begin(c, WIRE_LAUNCH);
@@ -289,7 +292,8 @@ int launch_wait(struct client *c, const char *id, int *exit_code)
 	return s.state;
 }
 
-int launch_run(struct client *c, const char *id, const char *tree_hex, const char *script, const struct launch_opts *o)
+int launch_run(struct client *c, const char *id, const char *tree_hex, const char *script,
+	       const struct launch_opts *o)
 {
 	int code;
 
@@ -321,7 +325,7 @@ int launch_forget(struct client *c, const char *id)
 	return by_id(c, WIRE_FORGET, id, 0);
 }
 
-/* ---- files ------------------------------------------------------------------------------------------------ */
+/* ---- files ---- */
 
 static struct wire_w *file_begin(struct client *c, uint8_t type, const char *base, const char *path)
 {
@@ -332,7 +336,8 @@ static struct wire_w *file_begin(struct client *c, uint8_t type, const char *bas
 	return w;
 }
 
-int file_put(struct client *c, const char *base, const char *path, const void *p, size_t n, unsigned mode)
+int file_put(struct client *c, const char *base, const char *path, const void *p, size_t n,
+	     unsigned mode)
 {
 	struct wire_w *w = file_begin(c, WIRE_PUT, base, path);
 
@@ -361,7 +366,8 @@ int file_get(struct client *c, const char *base, const char *path)
 	return 0;
 }
 
-int file_op(struct client *c, uint8_t type, const char *base, const char *path, uint16_t key, int64_t v, const char *text)
+int file_op(struct client *c, uint8_t type, const char *base, const char *path, uint16_t key,
+	    int64_t v, const char *text)
 {
 	struct wire_w *w = file_begin(c, type, base, path);
 
@@ -407,7 +413,8 @@ const char *file_names(struct client *c, const char *base, const char *path)
 		return "(failed)";
 	qsort(names.name, names.n, sizeof(char *), by_name);
 	for (size_t i = 0; i < names.n; i++) {
-		len += (size_t)snprintf(out + len, sizeof(out) - len, "%s%s", i ? " " : "", names.name[i]);
+		len += (size_t)snprintf(out + len, sizeof(out) - len, "%s%s", i ? " " : "",
+					names.name[i]);
 		free(names.name[i]);
 	}
 	return out;
