@@ -54,7 +54,7 @@ struct copy_stat {
 	bool all_reflinked; /* every such file became a reflink; set before the first call */
 };
 
-#define COPY_LAYER                                                                                \
+#define COPY_LAYER \
 	1u /* src is an overlay's upper directory: whiteouts remove, opaque directories hide what \
 	      dst has */
 
