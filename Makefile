@@ -18,7 +18,6 @@ deps: ## install what building and testing need (Debian; root or sudo)
 
 check: deps ## run every test
 	$(MAKE) all
-	tools/check-layers
 	tools/run-tests $(BUILD)
 
 demo: ## install what is missing and run the main job on the example
