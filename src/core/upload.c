@@ -21,6 +21,8 @@
 
 /* Nothing moves for so long: the other end is stuck. A slow disk that syncs is not. */
 #define STALL_MS 120000
+/* Streams that break, and commands that others were quicker than. */
+#define ATTEMPTS 4
 
 void (*upload_test_hook)(const char *path);
 
@@ -207,8 +209,12 @@ static int upload_once(struct berth_sandbox *s, const struct artifact *a, const 
 		return r;
 	u.road = road;
 	r = converse(&u);
-	if (r < 0 && road->error.remote)
+	if (r < 0 && road->error.remote) {
+		/* What arrived was not what was asked for. Where the road is commands, the second one, with the
+		 * contents, is asked anew: somebody else may have brought them meanwhile. */
+		*ret_again = road->error.code == WIRE_E_PROTOCOL;
 		return UPLOAD_REFUSED;
+	}
 	*ret_again = r == BERTH_E_UNAVAILABLE;
 	return r;
 }
@@ -216,10 +222,10 @@ static int upload_once(struct berth_sandbox *s, const struct artifact *a, const 
 int upload_artifact(struct berth_sandbox *s, const struct artifact *a, const struct progress *p,
 		    struct berth_error *err)
 {
-	bool again;
-	int r = upload_once(s, a, p, &again, err);
+	bool again = true;
+	int r = 0;
 
-	if (again)
+	for (int i = 0; again && i < ATTEMPTS; i++)
 		r = upload_once(s, a, p, &again, err);
 	return r;
 }
