@@ -10,23 +10,25 @@ JOBS   ?= $(shell nproc)
 all: $(BUILD)/build.ninja ## build berth, berth-agent, libberth.so and libberth.a in build/
 	$(NINJA) -j$(JOBS) -C $(BUILD)
 
+# When it was removed, the folder is configured anew with the options that it had.
 $(BUILD)/build.ninja:
-	meson setup $(BUILD) --prefix=$(prefix) $(MESON_FLAGS)
+	meson setup $(if $(wildcard $(BUILD)/meson-private/coredata.dat),--reconfigure) $(BUILD) \
+		--prefix=$(prefix) $(MESON_FLAGS)
 
 deps: ## install what building and testing need (Debian; root or sudo)
-	tools/install-deps
+	tools/install-deps check $(BUILD)/build.ninja
 
 check: deps ## run every test
 	$(MAKE) all
 	tools/run-tests $(BUILD)
 
 demo: ## install what is missing and run the main job on the example
-	tools/install-deps demo
+	tools/install-deps demo $(BUILD)/build.ninja
 	$(MAKE) all
 	examples/demo $(BUILD)
 
 bench: ## print the table of numbers beside their yardsticks
-	tools/install-deps bench
+	tools/install-deps bench $(BUILD)/build.ninja
 	$(MAKE) all
 	$(NINJA) -C $(BUILD) bench
 
