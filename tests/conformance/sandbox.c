@@ -107,8 +107,9 @@ CASE(stop_seals_everything, LIFE)
 
 	for (int i = 0; i < 8; i++) {
 		snprintf(id, sizeof(id), "stop-%d", i);
-		start_ready(id, i % 2 ? "spawn daemon { up pause } ready out some pause"
-				      : "block TERM ready await TERM out bye exit 4");
+		start(id, i % 2 ? "spawn daemon { up pause } out some ready pause"
+				: "block TERM ready await TERM out bye exit 4");
+		await_bytes_in(box(), id, BERTH_STDOUT, i % 2 ? 5 : 1);
 	}
 	run("before", "out kept exit 3", &st);
 	OK(berth_sandbox_stop(s, &E));
@@ -127,7 +128,7 @@ CASE(stop_seals_everything, LIFE)
 		ASSERT_ENDED(&st, BERTH_CANCELLED, i % 2 ? -1 : 4, i % 2 ? SIGTERM : 0);
 		ASSERT_CONTAINS(st.message, "sandbox stopped");
 		ASSERT(st.has_hashes);
-		ASSERT_STREQ(text_out(id, BERTH_STDOUT), i % 2 ? "Rsome" : "Rbye");
+		ASSERT_STREQ(text_out(id, BERTH_STDOUT), i % 2 ? "someR" : "Rbye");
 	}
 	status_of("before", &st);
 	ASSERT_EXITED(&st, 3);
