@@ -2,9 +2,10 @@
 /*
  * Bringing berth-agent into a sandbox whose driver only carries bytes or runs commands.
  *
- * What is asked of the sandbox: sh, uname, mkdir, mv, rm, chmod, and base64 where no file can be put. The agent's place is a directory
- * that belongs to us (0700, checked with test -O), because /tmp may be shared; its name has its content hash, so a new
- * library never runs an old agent. It is run once (it tells its own hash) before it gets that name.
+ * What is asked of the sandbox: sh, uname, mkdir, mv, rm, chmod, and base64 where no file can be
+ * put. The agent's place is a directory that belongs to us (0700, checked with test -O), because
+ * /tmp may be shared; its name has its content hash, so a new library never runs an old agent. It
+ * is run once (it tells its own hash) before it gets that name.
  */
 #include "core/bootstrap.h"
 
@@ -20,18 +21,21 @@
 #include "core/provider.h"
 
 #define SHELL_TIMEOUT_MS 60000
-#define SHELL_OUT_MAX 16384
-#define ARGS_MAX 10
+#define SHELL_OUT_MAX    16384
+#define ARGS_MAX         10
 
-/* Runs a script of sh. BERTH_E_UNAVAILABLE when it does not exit with 0; *ret_out (cap bytes, NUL-terminated) may be NULL. */
-static int shell(struct berth_sandbox *s, const char *script, const char *const *args, char *ret_out,
-		 size_t cap, struct berth_error *err)
+/* Runs a script of sh. BERTH_E_UNAVAILABLE when it does not exit with 0; *ret_out (cap bytes,
+ * NUL-terminated) may be NULL. */
+static int shell(struct berth_sandbox *s, const char *script, const char *const *args,
+		 char *ret_out, size_t cap, struct berth_error *err)
 {
 	const char *argv[ARGS_MAX + 5] = {"sh", "-c", script, "sh"};
 	uint8_t errors[512], dropped[512];
 	struct berth_execute_io io = {.out = ret_out ? (uint8_t *)ret_out : dropped,
 				      .out_cap = ret_out ? cap - 1 : sizeof(dropped),
-				      .err = errors, .err_cap = sizeof(errors), .exit_code = -1};
+				      .err = errors,
+				      .err_cap = sizeof(errors),
+				      .exit_code = -1};
 	int rc;
 
 	for (size_t i = 0; args[i]; i++)
@@ -43,9 +47,9 @@ static int shell(struct berth_sandbox *s, const char *script, const char *const 
 		ret_out[io.out_len] = '\0';
 	if (io.exit_code == 0)
 		return 0;
-	return berth_fail(err, BERTH_E_UNAVAILABLE, "a command of berth failed in the sandbox: %.*s",
-			  io.err_len ? (int)io.err_len : 9,
-			  io.err_len ? (const char *)errors : "no reason");
+	return berth_fail(
+		err, BERTH_E_UNAVAILABLE, "a command of berth failed in the sandbox: %.*s",
+		io.err_len ? (int)io.err_len : 9, io.err_len ? (const char *)errors : "no reason");
 }
 
 /* "key=value" on a line of its own; owned by caller, NULL when there is none or no memory. */
@@ -77,7 +81,8 @@ int bootstrap_home(struct berth_sandbox *s, struct berth_error *err)
 	if (machine && strlen(machine) < sizeof(s->machine))
 		strcpy(s->machine, strcmp(machine, "arm64") == 0 ? "aarch64" : machine);
 	if (!home || *home != '/') {
-		berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox %s does not tell its home", s->full);
+		berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox %s does not tell its home",
+			   s->full);
 		berth_error_hint(err, "give an absolute --remote-dir DIR");
 		return BERTH_E_UNAVAILABLE;
 	}
@@ -86,7 +91,8 @@ int bootstrap_home(struct berth_sandbox *s, struct berth_error *err)
 	return 0;
 }
 
-/* ── files by commands ─────────────────────────────────────────────────────────────────────────────── */
+/* ── files by commands
+ * ─────────────────────────────────────────────────────────────────────────────── */
 
 static const char first_script[] =
 	"umask 077; mkdir -p -- \"${1%/*}\" && rm -f -- \"$1\" && : >\"$1\" && chmod \"$2\" \"$1\"";
@@ -119,9 +125,11 @@ int bootstrap_write(struct berth_sandbox *s, const char *path, unsigned mode, co
 	return rc;
 }
 
-/* ── the agent ─────────────────────────────────────────────────────────────────────────────────────── */
+/* ── the agent
+ * ─────────────────────────────────────────────────────────────────────────────────────── */
 
-/* $1 file name of the agent, $2 its hash, then directories: the first that has it, is ours and can run it. */
+/* $1 file name of the agent, $2 its hash, then directories: the first that has it, is ours and can
+ * run it. */
 static const char find_script[] =
 	"f=$1; h=$2; shift 2; for d; do [ -O \"$d\" ] && [ -O \"$d/$f\" ] && "
 	"[ \"$(\"$d/$f\" hash 2>/dev/null)\" = \"$h\" ] && "
@@ -135,7 +143,8 @@ static const char install_script[] =
 	"mv -f -- \"$1\" \"$2\" || { r=$?; rm -f -- \"$1\"; "
 	"[ -z \"$h\" ] || echo \"the file that arrived is another ($h)\" >&2; exit \"$r\"; }";
 
-/* Where an agent may be: the berth directory first, then what is usually writable. "uid" keeps users of a shared /tmp apart. */
+/* Where an agent may be: the berth directory first, then what is usually writable. "uid" keeps
+ * users of a shared /tmp apart. */
 static const char *const places[] = {"/tmp", "/var/tmp", "/dev/shm", "/run"};
 #define N_PLACES (ARRAY_LEN(places) + 1)
 
@@ -204,8 +213,8 @@ static int put_agent(struct berth_sandbox *s, const struct agent_blob *blob, con
 	else
 		rc = bootstrap_write(s, tmp, 0700, blob->data, blob->size, err);
 	if (rc == 0)
-		rc = shell(s, install_script, (const char *const[]){tmp, path, blob->hash, NULL}, NULL,
-			   0, err);
+		rc = shell(s, install_script, (const char *const[]){tmp, path, blob->hash, NULL},
+			   NULL, 0, err);
 	if (rc == 0)
 		s->agent = TAKE_PTR(path);
 	return rc;
@@ -247,8 +256,8 @@ int bootstrap_agent(struct berth_sandbox *s, bool put, struct berth_error *err)
 	if (rc < 0 || s->agent)
 		return rc;
 	if (!put)
-		return berth_fail(err, BERTH_E_UNAVAILABLE, "berth has not been in the sandbox %s yet",
-				  s->full);
+		return berth_fail(err, BERTH_E_UNAVAILABLE,
+				  "berth has not been in the sandbox %s yet", s->full);
 	for (size_t i = 0; i < N_PLACES && !s->agent; i++) {
 		rc = put_agent(s, blob, c.dir[i], file, &last);
 		if (rc == BERTH_E_NOMEM)

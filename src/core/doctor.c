@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * doctor: what this host can do for berth, found out by trying it. Every probe runs in a child of its own that leaves nothing behind; the
- * child has no exit signal, so that the host program's SIGCHLD handling never sees it. Nothing is changed on the host.
+ * doctor: what this host can do for berth, found out by trying it. Every probe runs in a child of
+ * its own that leaves nothing behind; the child has no exit signal, so that the host program's
+ * SIGCHLD handling never sees it. Nothing is changed on the host.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,28 +30,51 @@ struct doctor {
 	void *arg;
 };
 
-static void report(struct doctor *d, const char *name, bool ok, const char *detail, const char *hint)
+static void report(struct doctor *d, const char *name, bool ok, const char *detail,
+		   const char *hint)
 {
 	const struct berth_check c = {name, ok, detail, ok ? NULL : hint};
 
 	d->fn(d->arg, &c);
 }
 
-/* ── probes in a child ─────────────────────────────────────────────────────────────────────────────── */
+/* ── probes in a child
+ * ─────────────────────────────────────────────────────────────────────────────── */
+
+/* In the child: what cannot be written shows in what is tried afterwards. */
+static void put_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0 && write(fd, text, strlen(text)) >= 0)
+		close(fd);
+}
 
 /*
- * Runs fn in a child with these namespaces: 0 when it returned 0, else an errno (of clone or of fn). fn makes system calls only:
- * the child of a program with threads may not do more.
+ * Runs fn in a child with these namespaces: 0 when it returned 0, else an errno (of clone or of
+ * fn). fn makes system calls only: the child of a program with threads may not do more.
  */
 static int probe(unsigned long namespaces, int (*fn)(void))
 {
+	char uids[64], gids[64];
 	int status = 0;
-	pid_t pid = (pid_t)syscall(SYS_clone, namespaces, NULL, NULL, NULL, NULL);
+	pid_t pid;
 
+	snprintf(uids, sizeof(uids), "%lu %lu 1", (unsigned long)geteuid(),
+		 (unsigned long)geteuid());
+	snprintf(gids, sizeof(gids), "%lu %lu 1", (unsigned long)getegid(),
+		 (unsigned long)getegid());
+	pid = (pid_t)syscall(SYS_clone, namespaces, NULL, NULL, NULL, NULL);
 	if (pid < 0)
 		return errno;
-	if (pid == 0)
+	if (pid == 0) {
+		if (namespaces & CLONE_NEWUSER) {
+			put_text("/proc/self/setgroups", "deny");
+			put_text("/proc/self/uid_map", uids);
+			put_text("/proc/self/gid_map", gids);
+		}
 		_exit(fn ? fn() & 0x7f : 0);
+	}
 	while (waitpid(pid, &status, __WALL) < 0) {
 		if (errno != EINTR)
 			return errno;
@@ -68,7 +92,8 @@ static int try_overlay(void)
 {
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
 	    mount("tmpfs", "/tmp", "tmpfs", 0, NULL) < 0 || mkdir("/tmp/lower", 0700) < 0 ||
-	    mkdir("/tmp/up", 0700) < 0 || mkdir("/tmp/wk", 0700) < 0 || mkdir("/tmp/view", 0700) < 0)
+	    mkdir("/tmp/up", 0700) < 0 || mkdir("/tmp/wk", 0700) < 0 ||
+	    mkdir("/tmp/view", 0700) < 0)
 		return errno;
 	if (mount("overlay", "/tmp/view", "overlay", 0,
 		  "lowerdir=/tmp/lower,upperdir=/tmp/up,workdir=/tmp/wk") == 0)
@@ -99,16 +124,17 @@ static void check_probe(struct doctor *d, const char *name, int errnum, const ch
 static void check_namespaces(struct doctor *d)
 {
 	check_probe(d, "user namespaces", probe(CLONE_NEWUSER, NULL), "can be made",
-		    "sysctl user.max_user_namespaces, and on Debian kernel.unprivileged_userns_clone=1");
-	check_probe(d, "pid namespaces",
-		    probe(with_user(CLONE_NEWPID | CLONE_NEWNS), try_proc),
+		    "sysctl user.max_user_namespaces, and on Debian "
+		    "kernel.unprivileged_userns_clone=1");
+	check_probe(d, "pid namespaces", probe(with_user(CLONE_NEWPID | CLONE_NEWNS), try_proc),
 		    "can be made, with a /proc of their own",
 		    "without them the end of a tree is found by looking for its processes");
 	check_probe(d, "overlay file system", probe(with_user(CLONE_NEWNS), try_overlay),
 		    "can be mounted", "without it every execution gets a copy of its artifact");
 }
 
-/* ── what can be read ──────────────────────────────────────────────────────────────────────────────── */
+/* ── what can be read
+ * ──────────────────────────────────────────────────────────────────────────────── */
 
 static bool in_words(const char *text, const char *word)
 {
@@ -193,7 +219,8 @@ static void check_state(struct doctor *d)
 	fd = dir ? open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
 	if (fd < 0) {
 		snprintf(detail, sizeof(detail), "%s: %s", dir ? dir : "", berth_errno_text(errno));
-		report(d, "state folder", false, detail, "--state DIR or $BERTH_STATE names another one");
+		report(d, "state folder", false, detail,
+		       "--state DIR or $BERTH_STATE names another one");
 		return;
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -203,14 +230,15 @@ static void check_state(struct doctor *d)
 		rc = fd_lock_test(other) == 1 ? 0 : -ENOLCK;
 	snprintf(detail, sizeof(detail), "%s%s%s", d->b->state_dir, rc ? ": locks: " : "",
 		 rc ? berth_errno_text(-rc) : "");
-	report(d, "state folder", rc == 0, detail, "a file system with locks (not every network one)");
+	report(d, "state folder", rc == 0, detail,
+	       "a file system with locks (not every network one)");
 }
 
 /* Programs that workers often need, where a sandbox without walls finds them. */
 static void check_program(struct doctor *d, const char *name, const char *hint)
 {
 	static const char *const path[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
-					   "/usr/bin",	      "/sbin",		"/bin"};
+					   "/usr/bin",        "/sbin",          "/bin"};
 	char file[128];
 
 	for (size_t i = 0; i < ARRAY_LEN(path); i++) {

@@ -2,9 +2,10 @@
 /*
  * exec: one command in the sandbox with the caller's stdio, byte for byte.
  *
- * The command is a guest: it ends when we do, because the agent ends what a stream that breaks has started. One loop moves bytes both ways
- * without ever waiting for one side only: input is read while little waits to be sent, output is taken while little waits to be written,
- * and the caller's orders (signals, window size) always pass.
+ * The command is a guest: it ends when we do, because the agent ends what a stream that breaks has
+ * started. One loop moves bytes both ways without ever waiting for one side only: input is read
+ * while little waits to be sent, output is taken while little waits to be written, and the caller's
+ * orders (signals, window size) always pass.
  */
 #include "core/exec.h"
 
@@ -27,7 +28,7 @@
 /* Input that waits for the sandbox: more is not read. */
 #define STDIN_AHEAD (256u << 10)
 /* Output frames go out in pieces that do not block after POLLOUT said yes. */
-#define OUT_PIECE   ((size_t)4096)
+#define OUT_PIECE ((size_t)4096)
 
 void berth_exec_request_init(struct berth_exec_request *req)
 {
@@ -37,7 +38,8 @@ void berth_exec_request_init(struct berth_exec_request *req)
 	req->stdin_fd = req->stdout_fd = req->stderr_fd = req->control_fd = -1;
 }
 
-/* ── orders and keys ───────────────────────────────────────────────────────────────────────────────── */
+/* ── orders and keys
+ * ───────────────────────────────────────────────────────────────────────────────── */
 
 int exec_control_next(struct exec_control *c, struct exec_order *ret, struct berth_error *err)
 {
@@ -63,7 +65,7 @@ int exec_control_next(struct exec_control *c, struct exec_order *ret, struct ber
 		memcpy(&e, c->bytes, sizeof(e));
 		*ret = (struct exec_order){.what = e.what};
 		if (e.what == 'w') {
-			c->cols = e.b;	/* its rows follow */
+			c->cols = e.b; /* its rows follow */
 			continue;
 		}
 		if (e.what == 'h')
@@ -101,8 +103,8 @@ bool exec_keys_filter(struct exec_keys *k, const uint8_t *p, size_t n, uint8_t *
 int exec_launch_error(int sys_errno, const char *message, struct berth_error *err)
 {
 	int code = sys_errno == ENOENT || sys_errno == ENOTDIR ? BERTH_E_NOT_FOUND
-		   : sys_errno				      ? BERTH_E_PERM
-							      : BERTH_E_IO;
+		   : sys_errno                                 ? BERTH_E_PERM
+							       : BERTH_E_IO;
 
 	berth_fail(err, code, "%s", message);
 	if (err)
@@ -125,12 +127,14 @@ int exec_send_order(struct road *r, const struct exec_order *o, struct berth_err
 	return road_frame(r, WIRE_RESIZE, &w, err);
 }
 
-/* ── a guest ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── a guest
+ * ───────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Output that the caller's fd has not taken yet. */
 struct backlog {
-	int fd;	    /* -1: dropped */
-	int own_fd; /* a pipe opened again, non-blocking: the caller's own description is not ours to change; -1: none */
+	int fd;     /* -1: dropped */
+	int own_fd; /* a pipe opened again, non-blocking: the caller's own description is not ours
+		       to change; -1: none */
 	bool socket;
 	size_t piece; /* what one write may be, after POLLOUT, without blocking */
 	uint8_t *p;
@@ -317,7 +321,7 @@ static int send_input(struct guest *g, struct berth_error *err)
 	n = RETRY_EINTR(read(g->in_fd, keys ? typed : g->in, keys ? sizeof(typed) : STDIN_PIECE));
 	if (n < 0 && errno == EAGAIN)
 		return 0;
-	if (n <= 0) {	/* an unreadable stdin is an empty one */
+	if (n <= 0) { /* an unreadable stdin is an empty one */
 		g->in_fd = -1;
 		return road_frame(g->road, WIRE_STDIN_CLOSE, NULL, err);
 	}
@@ -350,7 +354,8 @@ static int turn(struct guest *g, struct berth_error *err)
 {
 	bool out = g->out[0].pos < g->out[0].n, err_out = g->out[1].pos < g->out[1].n;
 	struct pollfd p[] = {
-		{.fd = g->road->rfd_eof || backed_up(g) ? -1 : g->road->stream.rfd, .events = POLLIN},
+		{.fd = g->road->rfd_eof || backed_up(g) ? -1 : g->road->stream.rfd,
+		 .events = POLLIN},
 		{.fd = road_pending(g->road) ? g->road->stream.wfd : -1, .events = POLLOUT},
 		{.fd = road_pending(g->road) < STDIN_AHEAD ? g->in_fd : -1, .events = POLLIN},
 		{.fd = g->control.fd, .events = POLLIN},
@@ -453,7 +458,7 @@ static int send_request(struct guest *g, const struct launch *l, struct berth_er
 	wire_w_init(&w, p, w.len);
 	put_request(g->req, l, &w);
 	rc = road_request(g->road, WIRE_EXEC, &w, err);
-	explicit_bzero(p, w.len);	/* environment values */
+	explicit_bzero(p, w.len); /* environment values */
 	return rc;
 }
 
@@ -479,7 +484,8 @@ static int run_guest(struct berth_sandbox *s, const struct berth_exec_request *r
 	if (rc == 0 && !g.road->call)
 		rc = road_pump(g.road, err);
 	if (rc == 0 && !g.road->call)
-		rc = take_frames(&g, err); /* a quick answer came with that read: poll() would not tell */
+		rc = take_frames(
+			&g, err); /* a quick answer came with that read: poll() would not tell */
 	while (rc == 0 && !g.done)
 		rc = turn(&g, err);
 	if (rc == 0 && !g.result.detached)
@@ -493,7 +499,8 @@ static int run_guest(struct berth_sandbox *s, const struct berth_exec_request *r
 	return 0;
 }
 
-/* ── the request ───────────────────────────────────────────────────────────────────────────────────── */
+/* ── the request
+ * ───────────────────────────────────────────────────────────────────────────────────── */
 
 static int check_request(const struct berth_exec_request *req, struct launch *l,
 			 struct berth_error *err)

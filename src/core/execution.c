@@ -2,8 +2,8 @@
 /*
  * What is asked about one execution: state, end, output by offset, cancel, signal.
  *
- * A sandbox that cannot be asked is a state (provider_unavailable) and no error; an id without a record is BERTH_E_NOT_FOUND. What is final is
- * never asked to change.
+ * A sandbox that cannot be asked is a state (provider_unavailable) and no error; an id without a
+ * record is BERTH_E_NOT_FOUND. What is final is never asked to change.
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,9 +24,10 @@ static int check(struct berth_sandbox *s, const char *id, struct berth_error *er
 	if (rc < 0)
 		return rc;
 	if (!id || !valid_execution_id(id))
-		return berth_fail(err, BERTH_E_INVALID,
-				  "\"%.140s\" is no execution id ([A-Za-z0-9][A-Za-z0-9._-]{0,127})",
-				  id ? id : "");
+		return berth_fail(
+			err, BERTH_E_INVALID,
+			"\"%.140s\" is no execution id ([A-Za-z0-9][A-Za-z0-9._-]{0,127})",
+			id ? id : "");
 	return 0;
 }
 
@@ -44,8 +45,8 @@ int berth_status(struct berth_sandbox *s, const char *id, struct berth_status *r
 	return rc < 0 ? rc : 0;
 }
 
-int berth_wait(struct berth_sandbox *s, const char *id, int64_t timeout_ms, struct berth_status *ret,
-	       struct berth_error *err)
+int berth_wait(struct berth_sandbox *s, const char *id, int64_t timeout_ms,
+	       struct berth_status *ret, struct berth_error *err)
 {
 	auto(source) struct source src = SOURCE_INIT;
 	int64_t deadline = deadline_from_ms(timeout_ms);
@@ -140,8 +141,8 @@ int execution_cancel(struct berth_sandbox *s, const char *id, int kind, int64_t 
 	return 0;
 }
 
-int berth_cancel(struct berth_sandbox *s, const char *id, int64_t grace_ms, struct berth_status *ret,
-		 struct berth_error *err)
+int berth_cancel(struct berth_sandbox *s, const char *id, int64_t grace_ms,
+		 struct berth_status *ret, struct berth_error *err)
 {
 	int rc = check(s, id, err);
 
@@ -173,11 +174,11 @@ int berth_signal(struct berth_sandbox *s, const char *id, int signo, struct bert
 		rc = source_ask(&src, WIRE_SIGNAL, &w, deadline_from_ms(30000), &payload, err);
 	else if (rc == 0)
 		rc = 1;
-	return rc <= 0 ? rc
-		       : berth_fail(err, BERTH_E_CONFLICT, "execution \"%s\" has ended", id);
+	return rc <= 0 ? rc : berth_fail(err, BERTH_E_CONFLICT, "execution \"%s\" has ended", id);
 }
 
-/* ── whole records ─────────────────────────────────────────────────────────────────────────────────── */
+/* ── whole records
+ * ─────────────────────────────────────────────────────────────────────────────────── */
 
 static void put_entry(struct wire_w *w, uint32_t type, struct wire_slice v)
 {

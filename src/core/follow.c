@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Following output: everything that is there is moved, then the supervisor is watched for more, until both streams have ended.
+ * Following output: everything that is there is moved, then the supervisor is watched for more,
+ * until both streams have ended.
  *
- * Every byte is given once and in order per stream; what was not kept is told as a gap. The positions in the caller's struct are
- * always those of the next byte, so a follow that was ended can be taken up again.
+ * Every byte is given once and in order per stream; what was not kept is told as a gap. The
+ * positions in the caller's struct are always those of the next byte, so a follow that was ended
+ * can be taken up again.
  */
 #include "core/follow.h"
 
@@ -12,7 +14,8 @@
 #include "base/parse.h"
 #include "base/time.h"
 
-/* Moved between two looks at the record: much, but a caller that ends the follow does not wait for a gigabyte. */
+/* Moved between two looks at the record: much, but a caller that ends the follow does not wait for
+ * a gigabyte. */
 #define CHUNK (64u << 20)
 
 void berth_follow_init(struct berth_follow *f)
@@ -69,7 +72,7 @@ static int move_stream(struct source *src, struct berth_follow *f, int stream, s
 		if (r.offset > f->offset[stream] && f->gap)
 			f->gap(f->arg, (enum berth_output)stream, f->offset[stream], r.offset);
 		if (r.next <= f->offset[stream])
-			return 0;	/* nothing to be had (kept nowhere) */
+			return 0; /* nothing to be had (kept nowhere) */
 		f->offset[stream] = r.next;
 	}
 	return 0;
@@ -133,8 +136,9 @@ static int check_follow(const struct berth_follow *f, struct berth_error *err)
 	for (int stream = BERTH_STDOUT; stream <= BERTH_STDERR; stream++)
 		needs_call |= wanted(f, stream) && f->fd_out[stream] < 0;
 	if (f->size < sizeof(*f) || !(f->streams & 6u) || (needs_call && !f->data))
-		return berth_fail(err, BERTH_E_INVALID,
-				  "berth_follow: no stream is wanted, or there is nowhere to put it");
+		return berth_fail(
+			err, BERTH_E_INVALID,
+			"berth_follow: no stream is wanted, or there is nowhere to put it");
 	return 0;
 }
 
@@ -146,7 +150,8 @@ int berth_follow(struct berth_sandbox *s, const char *id, struct berth_follow *f
 	int rc = check_follow(f, err);
 
 	if (rc == 0 && (!id || !valid_execution_id(id)))
-		rc = berth_fail(err, BERTH_E_INVALID, "\"%.140s\" is no execution id", id ? id : "");
+		rc = berth_fail(err, BERTH_E_INVALID, "\"%.140s\" is no execution id",
+				id ? id : "");
 	if (rc < 0)
 		return rc;
 	rc = source_open(&src, s, id, WIRE_KIND_EXECUTION, true, &status, err);

@@ -4,7 +4,8 @@
 #include "core/record.h"
 
 /* berth_follow() over a source that is open already (sessions). */
-int follow_source(struct source *src, struct berth_follow *f, struct berth_error *err) attr_warn_unused;
+int follow_source(struct source *src, struct berth_follow *f,
+		  struct berth_error *err) attr_warn_unused;
 /* Moves what there is now, as src->st has it. sinks: by stream, made by follow_init_sinks(). */
 int follow_move(struct source *src, struct berth_follow *f, struct sink sinks[3],
 		struct berth_error *err) attr_warn_unused;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * All records of a sandbox: listing them newest first, removing one, pruning. A record that cannot be read is left out of the list rather
- * than ending it; removal takes it out of sight by a rename before anything is deleted.
+ * All records of a sandbox: listing them newest first, removing one, pruning. A record that cannot
+ * be read is left out of the list rather than ending it; removal takes it out of sight by a rename
+ * before anything is deleted.
  */
 #include <errno.h>
 #include <dirent.h>
@@ -22,7 +23,7 @@
 #include "core/road.h"
 #include "wire/spec.h"
 
-#define LIST_MS	 60000
+#define LIST_MS  60000
 #define PRUNE_MS (10 * 60 * 1000)
 
 struct item {
@@ -60,7 +61,7 @@ static int take_args(struct wire_slice spec, struct item *it)
 	while (wire_r_next(&r, &key, &v)) {
 		if (key != SK_ARG || !wire_slice_is_text(v))
 			continue;
-		memcpy(it->args + n, v.p, v.n);	/* a field takes 6 bytes more than its value */
+		memcpy(it->args + n, v.p, v.n); /* a field takes 6 bytes more than its value */
 		n += v.n;
 		it->args[n++] = '\0';
 		it->n_args++;
@@ -162,8 +163,8 @@ static int newest_first(const void *a, const void *b)
 	return strcmp(x->status.id, y->status.id);
 }
 
-static int give(const struct item *it, int (*fn)(void *arg, const struct berth_record *r), void *arg,
-		struct berth_error *err)
+static int give(const struct item *it, int (*fn)(void *arg, const struct berth_record *r),
+		void *arg, struct berth_error *err)
 {
 	auto_free const char **argv = mem_zalloc(it->n_args + 1, sizeof(*argv));
 	struct berth_record rec = {.status = it->status, .command = argv, .n_command = it->n_args};
@@ -176,7 +177,8 @@ static int give(const struct item *it, int (*fn)(void *arg, const struct berth_r
 	return fn(arg, &rec);
 }
 
-/* 0 and the berth directory; 1: it has to be asked through the agent. Fails when the sandbox cannot be asked at all. */
+/* 0 and the berth directory; 1: it has to be asked through the agent. Fails when the sandbox cannot
+ * be asked at all. */
 static int where(struct berth_sandbox *s, int *ret_fd, struct berth_error *err)
 {
 	struct berth_status why;
@@ -192,16 +194,16 @@ static int where(struct berth_sandbox *s, int *ret_fd, struct berth_error *err)
 	return gate ? berth_fail(err, BERTH_E_UNAVAILABLE, "%s: %s", s->full, why.message) : 1;
 }
 
-int berth_list(struct berth_sandbox *s, int (*fn)(void *arg, const struct berth_record *r), void *arg,
-	       struct berth_error *err)
+int berth_list(struct berth_sandbox *s, int (*fn)(void *arg, const struct berth_record *r),
+	       void *arg, struct berth_error *err)
 {
 	auto(items) struct items l = {0};
 	struct berth_provider_info info;
 	int fd = -1, rc = where(s, &fd, err);
 
 	/* A sandbox in which nothing has run yet has no berth directory. */
-	if (rc == BERTH_E_NOT_FOUND && s->ops->open_dir && s->ops->info &&
-	    s->ops->info && berth_sandbox_info(s, &info, NULL) == 0)
+	if (rc == BERTH_E_NOT_FOUND && s->ops->open_dir && s->ops->info && s->ops->info &&
+	    berth_sandbox_info(s, &info, NULL) == 0)
 		return 0;
 	if (rc == 0)
 		rc = list_direct(s, fd, &l, err);
@@ -216,14 +218,16 @@ int berth_list(struct berth_sandbox *s, int (*fn)(void *arg, const struct berth_
 	return rc;
 }
 
-/* ── removing ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── removing
+ * ──────────────────────────────────────────────────────────────────────────────────────── */
 
 static int still_runs(const char *id, struct berth_error *err)
 {
 	return berth_fail(err, BERTH_E_CONFLICT, "execution \"%s\" has not ended", id);
 }
 
-static int remove_direct(struct berth_sandbox *s, int berth_fd, const char *id, struct berth_error *err)
+static int remove_direct(struct berth_sandbox *s, int berth_fd, const char *id,
+			 struct berth_error *err)
 {
 	auto(record) struct record r = RECORD_INIT;
 	char from[BERTH_ID_MAX + 8], to[64], random[17];
@@ -234,8 +238,10 @@ static int remove_direct(struct berth_sandbox *s, int berth_fd, const char *id, 
 		return rc;
 	if (!record_final(&r.st))
 		return still_runs(id, err);
-	/* The end is written: its keeper lets go of the lock next. A read lock waits for that, and nobody who asks sees it. */
-	if (r.facts.held && RETRY_EINTR(fcntl(r.jfd, F_OFD_SETLKW, &(struct flock){.l_type = F_RDLCK})) < 0)
+	/* The end is written: its keeper lets go of the lock next. A read lock waits for that, and
+	 * nobody who asks sees it. */
+	if (r.facts.held &&
+	    RETRY_EINTR(fcntl(r.jfd, F_OFD_SETLKW, &(struct flock){.l_type = F_RDLCK})) < 0)
 		return still_runs(id, err);
 	snprintf(from, sizeof(from), "x/%s", id);
 	snprintf(to, sizeof(to), "tmp/rm-%s", random_name(random, 16));
@@ -275,11 +281,13 @@ int berth_remove(struct berth_sandbox *s, const char *id, struct berth_error *er
 	int fd = -1, rc;
 
 	if (!id || !valid_execution_id(id))
-		return berth_fail(err, BERTH_E_INVALID, "\"%.140s\" is no execution id", id ? id : "");
+		return berth_fail(err, BERTH_E_INVALID, "\"%.140s\" is no execution id",
+				  id ? id : "");
 	rc = where(s, &fd, err);
 	if (rc == 0)
 		return remove_direct(s, fd, id, err);
-	if (rc == BERTH_E_NOT_FOUND && s->ops->open_dir && berth_sandbox_info(s, &(struct berth_provider_info){0}, NULL) == 0)
+	if (rc == BERTH_E_NOT_FOUND && s->ops->open_dir &&
+	    berth_sandbox_info(s, &(struct berth_provider_info){0}, NULL) == 0)
 		return berth_fail(err, rc, "no execution \"%s\" in %s", id, s->full);
 	return rc < 0 ? rc : forget(s, id, err);
 }

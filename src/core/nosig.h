@@ -2,8 +2,9 @@
 #ifndef BERTH_CORE_NOSIG_H
 #define BERTH_CORE_NOSIG_H
 /*
- * Writing to pipes in somebody else's process without raising SIGPIPE there: the signal is blocked for this
- * thread, and one that our own write made pending is taken away again. Sockets use MSG_NOSIGNAL instead.
+ * Writing to pipes in somebody else's process without raising SIGPIPE there: the signal is blocked
+ * for this thread, and one that our own write made pending is taken away again. Sockets use
+ * MSG_NOSIGNAL instead.
  */
 #include <pthread.h>
 #include <signal.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The only caller of provider operations. Here every operation that a driver lacks gets its error, capabilities are
- * computed from what is there, and nothing is retried: that is decided by who asks.
+ * The only caller of provider operations. Here every operation that a driver lacks gets its error,
+ * capabilities are computed from what is there, and nothing is retried: that is decided by who
+ * asks.
  */
 #include "core/provider.h"
 
@@ -25,14 +26,10 @@ static const struct {
 	unsigned cap;
 	const char *name;
 } cap_names[] = {
-	{BERTH_CAP_EXECUTE, "execute"},
-	{BERTH_CAP_PORT_URL, "networking (port URLs)"},
-	{BERTH_CAP_START, "start"},
-	{BERTH_CAP_STOP, "stop"},
-	{BERTH_CAP_DESTROY, "destroy"},
-	{BERTH_CAP_INFO, "info"},
-	{BERTH_CAP_STREAM, "streams"},
-	{BERTH_CAP_PUT_FILE, "writing files"},
+	{BERTH_CAP_EXECUTE, "execute"},       {BERTH_CAP_PORT_URL, "networking (port URLs)"},
+	{BERTH_CAP_START, "start"},           {BERTH_CAP_STOP, "stop"},
+	{BERTH_CAP_DESTROY, "destroy"},       {BERTH_CAP_INFO, "info"},
+	{BERTH_CAP_STREAM, "streams"},        {BERTH_CAP_PUT_FILE, "writing files"},
 	{BERTH_CAP_DIRECT, "direct records"},
 };
 
@@ -46,9 +43,10 @@ int berth_sandbox_require(const struct berth_sandbox *s, unsigned caps, const ch
 			return berth_fail(err, BERTH_E_UNSUPPORTED,
 					  "sandbox provider \"%s\" does not support %s",
 					  s->provider, cap_names[i].name);
-		return berth_fail(err, BERTH_E_UNSUPPORTED,
-				  "sandbox provider \"%s\" does not support %s, which is required for %s",
-				  s->provider, cap_names[i].name, purpose);
+		return berth_fail(
+			err, BERTH_E_UNSUPPORTED,
+			"sandbox provider \"%s\" does not support %s, which is required for %s",
+			s->provider, cap_names[i].name, purpose);
 	}
 	return 0;
 }
@@ -140,7 +138,8 @@ int provider_start_agent(struct berth_sandbox *s, const char *dir, struct berth_
 	return s->ops->start_agent(s->handle, dir, err);
 }
 
-int provider_open_dir(struct berth_sandbox *s, const char *dir, int *ret_fd, struct berth_error *err)
+int provider_open_dir(struct berth_sandbox *s, const char *dir, int *ret_fd,
+		      struct berth_error *err)
 {
 	if (!s->ops->open_dir)
 		return lacks(s, "direct records", err);
@@ -197,7 +196,8 @@ const struct berth_provider_ops *berth_provider_at(const struct berth *b, size_t
 	return n < b->n_ops ? b->ops[n] : NULL;
 }
 
-int berth_provider_add(struct berth *b, const struct berth_provider_ops *ops, struct berth_error *err)
+int berth_provider_add(struct berth *b, const struct berth_provider_ops *ops,
+		       struct berth_error *err)
 {
 	const struct berth_provider_ops **grown;
 

@@ -2,8 +2,9 @@
 /*
  * Records read directly from a berth directory on this machine.
  *
- * The order is what makes it true: the lock is asked first, then the journal is read. Who held the lock may have written its end since,
- * then we see the end; who had let go of it had written all it would ever write. The lock is only asked about (F_OFD_GETLK), never taken.
+ * The order is what makes it true: the lock is asked first, then the journal is read. Who held the
+ * lock may have written its end since, then we see the end; who had let go of it had written all it
+ * would ever write. The lock is only asked about (F_OFD_GETLK), never taken.
  */
 #include "core/record.h"
 
@@ -108,8 +109,9 @@ static int read_journal(struct record *r, struct berth_error *err)
 	r->n = r->changing + (size_t)rest;
 	if (journal_parse(r->bytes, r->n, &r->j) < 0)
 		return berth_fail(err, BERTH_E_IO, "a record is damaged: its journal has no head");
-	if (r->j.spec.p)	/* payload begins 8 bytes into its entry */
-		r->changing = (size_t)(r->j.spec.p - r->bytes) - 8 + journal_entry_size(r->j.spec.n);
+	if (r->j.spec.p) /* payload begins 8 bytes into its entry */
+		r->changing =
+			(size_t)(r->j.spec.p - r->bytes) - 8 + journal_entry_size(r->j.spec.n);
 	return 0;
 }
 

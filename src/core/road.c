@@ -2,9 +2,10 @@
 /*
  * Roads: frames, requests and answers over bytes (road_io.c) or commands (road_call.c).
  *
- * Invariants: a road is `asked` from road_request() to its final frame; only one that is not asked, not broken and has nothing buffered
- * is kept. HELLO goes out with the first request and is answered for at the first receive, so a new road costs no round trip.
- * It does not retry: what may be asked twice is the caller's knowledge.
+ * Invariants: a road is `asked` from road_request() to its final frame; only one that is not asked,
+ * not broken and has nothing buffered is kept. HELLO goes out with the first request and is
+ * answered for at the first receive, so a new road costs no round trip. It does not retry: what may
+ * be asked twice is the caller's knowledge.
  */
 #include "core/road.h"
 
@@ -25,7 +26,7 @@
 #define IDLE_MAX 4
 
 _Static_assert(BERTH_E_INVALID == -WIRE_E_INVALID && BERTH_E_TIMEOUT == -WIRE_E_TIMEOUT &&
-	       BERTH_E_CONFLICT == -WIRE_E_CONFLICT && BERTH_E_PROTOCOL == -WIRE_E_PROTOCOL,
+		       BERTH_E_CONFLICT == -WIRE_E_CONFLICT && BERTH_E_PROTOCOL == -WIRE_E_PROTOCOL,
 	       "the wire's error numbers are ours, negated");
 
 int road_break(struct road *r, struct berth_error *err, int code, const char *fmt, ...)
@@ -86,7 +87,7 @@ static int road_start_stream(struct road *r, struct berth_stream *stream, struct
 {
 	r->stream = *stream;
 	berth_stream_init(stream);
-	r->wfd_socket = true;	/* until a send says otherwise */
+	r->wfd_socket = true; /* until a send says otherwise */
 	if (fd_set_nonblock(r->stream.rfd, true) < 0 || fd_set_nonblock(r->stream.wfd, true) < 0)
 		return road_break(r, err, BERTH_E_IO, "the stream to the sandbox is unusable");
 	return put_hello(r, err);
@@ -108,7 +109,8 @@ int road_over(struct berth_stream *stream, struct road **ret, struct berth_error
 	return 0;
 }
 
-/* ── getting one ───────────────────────────────────────────────────────────────────────────────────── */
+/* ── getting one
+ * ───────────────────────────────────────────────────────────────────────────────────── */
 
 /* A kept road whose other end is still there. */
 static struct road *take_idle(struct berth_sandbox *s)
@@ -123,7 +125,7 @@ static struct road *take_idle(struct berth_sandbox *s)
 		r->next = NULL;
 		if (r->call || RETRY_EINTR(poll(&p, 1, 0)) == 0)
 			return r;
-		road_free(r);	/* nobody may say anything between requests: it is the end */
+		road_free(r); /* nobody may say anything between requests: it is the end */
 	}
 	return NULL;
 }
@@ -134,7 +136,8 @@ static int open_quick(struct berth_sandbox *s, unsigned flags, const char *dir,
 {
 	int rc = provider_open_agent(s, dir, ret, err);
 
-	if (rc != BERTH_E_UNAVAILABLE || !(flags & (ROAD_START | ROAD_INIT)) || !s->ops->start_agent)
+	if (rc != BERTH_E_UNAVAILABLE || !(flags & (ROAD_START | ROAD_INIT)) ||
+	    !s->ops->start_agent)
 		return rc;
 	rc = provider_start_agent(s, dir, err);
 	return rc < 0 ? rc : provider_open_agent(s, dir, ret, err);
@@ -221,7 +224,7 @@ void road_put(struct road *r)
 		road_free(r);
 		return;
 	}
-	free(r->in);	/* an idle road is only its fds */
+	free(r->in); /* an idle road is only its fds */
 	free(r->out);
 	r->in = r->out = NULL;
 	r->in_cap = r->in_pos = r->in_len = r->out_cap = r->out_pos = r->out_len = 0;
@@ -243,7 +246,8 @@ void road_drop_idle(struct berth_sandbox *s)
 	s->n_idle = 0;
 }
 
-/* ── sending ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── sending
+ * ───────────────────────────────────────────────────────────────────────────────────────── */
 
 static int usable(const struct road *r, struct berth_error *err)
 {
@@ -352,7 +356,8 @@ int road_flush(struct road *r, int64_t deadline_ns, struct berth_error *err)
 	return send_out(r, NULL, 0, deadline_ns, err);
 }
 
-/* ── receiving ─────────────────────────────────────────────────────────────────────────────────────── */
+/* ── receiving
+ * ─────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Looks at the frame at @pos: 1 complete, 0 not yet, -1 it is none. */
 static int peek_frame(const struct road *r, size_t pos, uint8_t *ret_type, uint32_t *ret_n)
@@ -517,16 +522,15 @@ static int more(struct road *r, int64_t deadline_ns, struct berth_error *err)
 	if (!r->call)
 		return road_fill(r, deadline_ns, err);
 	if (r->ended && r->ran == r->out_len)
-		return road_break(r, err, BERTH_E_UNAVAILABLE,
-				  "the agent's answer was cut off");
+		return road_break(r, err, BERTH_E_UNAVAILABLE, "the agent's answer was cut off");
 	rc = road_call_run(r, deadline_ns, err);
 	if (rc < 0)
 		r->broken = true;
 	return rc;
 }
 
-int road_recv(struct road *r, uint8_t *ret_type, struct wire_slice *ret_payload, int64_t deadline_ns,
-	      struct berth_error *err)
+int road_recv(struct road *r, uint8_t *ret_type, struct wire_slice *ret_payload,
+	      int64_t deadline_ns, struct berth_error *err)
 {
 	int rc = usable(r, err);
 
@@ -590,10 +594,9 @@ int road_hello(struct road *r, int64_t deadline_ns, struct berth_error *err)
 			return remote_error(r, payload, err);
 		}
 		if (rc > 0)
-			rc = type == WIRE_HELLO
-				     ? take_hello(r, payload, err)
-				     : road_break(r, err, BERTH_E_PROTOCOL,
-						  "what answers is no berth-agent");
+			rc = type == WIRE_HELLO ? take_hello(r, payload, err)
+						: road_break(r, err, BERTH_E_PROTOCOL,
+							     "what answers is no berth-agent");
 		else if (rc == 0 && r->rfd_eof)
 			rc = road_break(r, err, BERTH_E_UNAVAILABLE,
 					"the connection to the sandbox was cut off");

@@ -2,10 +2,11 @@
 /*
  * Roads over commands: a request is one run of `berth-agent call`.
  *
- * Everything that a request sends is kept until its final frame. When the caller sends more after part of the answer (UNPACK does: it
- * learns what is missing first), the request is run again from its beginning with all of it, and the frames that were delivered are
- * passed over; only UNPACK may do that, because asking it twice changes nothing. Where a driver cannot carry input, bytes
- * travel as arguments, and never those of requests that hold a spec, environment values or input.
+ * Everything that a request sends is kept until its final frame. When the caller sends more after
+ * part of the answer (UNPACK does: it learns what is missing first), the request is run again from
+ * its beginning with all of it, and the frames that were delivered are passed over; only UNPACK may
+ * do that, because asking it twice changes nothing. Where a driver cannot carry input, bytes travel
+ * as arguments, and never those of requests that hold a spec, environment values or input.
  */
 #include "core/road_private.h"
 
@@ -84,7 +85,8 @@ static int call_with_input(struct road *r, struct call *c, int64_t timeout_ms,
 }
 
 /* A long request goes into a file first, piece by piece. */
-static int call_with_file(struct road *r, struct call *c, int64_t timeout_ms, struct berth_error *err)
+static int call_with_file(struct road *r, struct call *c, int64_t timeout_ms,
+			  struct berth_error *err)
 {
 	auto_free char *path = NULL;
 	char name[20];
@@ -156,7 +158,8 @@ static int no_answer(struct road *r, const struct call *c, struct berth_error *e
 	return road_break(r, err, BERTH_E_UNAVAILABLE,
 			  "berth-agent in the sandbox did not answer (%s %d)%s%s",
 			  c->io.exit_code >= 0 ? "exit" : "signal",
-			  c->io.exit_code >= 0 ? c->io.exit_code : c->io.signo, n ? ": " : "", text);
+			  c->io.exit_code >= 0 ? c->io.exit_code : c->io.signo, n ? ": " : "",
+			  text);
 }
 
 /* Passes over what the caller has had already. */
@@ -206,8 +209,11 @@ int road_call_run(struct road *r, int64_t deadline_ns, struct berth_error *err)
 {
 	uint8_t errors[STDERR_KEPT];
 	auto_free uint8_t *out = mem_alloc(EXECUTE_OUTPUT_MAX);
-	struct call c = {.io = {.out = out, .out_cap = EXECUTE_OUTPUT_MAX, .err = errors,
-				.err_cap = sizeof(errors), .exit_code = -1}};
+	struct call c = {.io = {.out = out,
+				.out_cap = EXECUTE_OUTPUT_MAX,
+				.err = errors,
+				.err_cap = sizeof(errors),
+				.exit_code = -1}};
 	struct call again = c;
 	int rc = BERTH_E_UNSUPPORTED;
 

@@ -2,8 +2,9 @@
 /*
  * The bytes of a road: buffered non-blocking writing and reading with deadlines.
  *
- * Invariants: in_pos <= in_len <= in_cap and out_pos <= out_len <= out_cap; the fds are ours and non-blocking; while we write
- * we read, too, so that two full pipes cannot wait for each other. It knows nothing of frames.
+ * Invariants: in_pos <= in_len <= in_cap and out_pos <= out_len <= out_cap; the fds are ours and
+ * non-blocking; while we write we read, too, so that two full pipes cannot wait for each other. It
+ * knows nothing of frames.
  */
 #include "core/road_private.h"
 
@@ -48,9 +49,11 @@ int road_out_add(struct road *r, const void *p, size_t n, struct berth_error *er
 	if (r->out_pos && r->out_pos == r->out_len)
 		r->out_pos = r->out_len = 0;
 	if (r->call && (n > ROAD_CALL_MAX || r->out_len > ROAD_CALL_MAX - n))
-		return road_break(r, err, BERTH_E_TOO_LARGE,
-				  "the request is too long for a sandbox that can only run commands "
-				  "(more than %u MiB)", ROAD_CALL_MAX >> 20);
+		return road_break(
+			r, err, BERTH_E_TOO_LARGE,
+			"the request is too long for a sandbox that can only run commands "
+			"(more than %u MiB)",
+			ROAD_CALL_MAX >> 20);
 	if (r->out_cap - r->out_len < n) {
 		cap = MAX_OF(r->out_len + n, cap + cap / 2);
 		cap = MAX_OF(cap, (size_t)4096);
@@ -139,7 +142,8 @@ static int wait_ready(struct road *r, bool reading, bool writing, int64_t deadli
 	return 0;
 }
 
-/* After a write has found the other end gone: what it said before it went is worth more than EPIPE. */
+/* After a write has found the other end gone: what it said before it went is worth more than EPIPE.
+ */
 static int peer_gone(struct road *r, int errnum, struct berth_error *err)
 {
 	int rc;
@@ -178,8 +182,8 @@ int road_send_all(struct road *r, const void *p, size_t n, int64_t deadline_ns,
 			r->broken = true;
 			return berth_fail_errno(err, BERTH_E_IO, (int)-w, "writing to the sandbox");
 		}
-		rc = wait_ready(r, r->in_len - r->in_pos < ROAD_EARLY_MAX, true, deadline_ns, &ready,
-				err);
+		rc = wait_ready(r, r->in_len - r->in_pos < ROAD_EARLY_MAX, true, deadline_ns,
+				&ready, err);
 		if (rc < 0)
 			return rc;
 		if (ready & 0xff) {
@@ -221,7 +225,7 @@ int road_pump(struct road *r, struct berth_error *err)
 		if (w == -EAGAIN)
 			break;
 		if (w == -EPIPE || w == -ECONNRESET || w == -ENOTCONN) {
-			r->out_pos = r->out_len;	/* the reader finds the end, or the reason */
+			r->out_pos = r->out_len; /* the reader finds the end, or the reason */
 			break;
 		}
 		if (w < 0) {

@@ -17,8 +17,8 @@ int road_break(struct road *r, struct berth_error *err, int code, const char *fm
 /* Appends to what is to be sent. */
 int road_out_add(struct road *r, const void *p, size_t n, struct berth_error *err) attr_warn_unused;
 /*
- * Writes everything buffered and then @n bytes of @p. 1: the other end is gone or has sent an ERROR; what it said is in the
- * receive buffer, and the rest is not sent.
+ * Writes everything buffered and then @n bytes of @p. 1: the other end is gone or has sent an
+ * ERROR; what it said is in the receive buffer, and the rest is not sent.
  */
 int road_send_all(struct road *r, const void *p, size_t n, int64_t deadline_ns,
 		  struct berth_error *err) attr_warn_unused;

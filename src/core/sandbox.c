@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Contexts and sandbox handles: what a spec means, when a sandbox is started, where berth lives in it.
+ * Contexts and sandbox handles: what a spec means, when a sandbox is started, where berth lives in
+ * it.
  *
- * Opening a handle touches nothing outside this process. Only sandbox_ensure_started() and the lifecycle functions start or end
- * anything, and only as the handle's flags say.
+ * Opening a handle touches nothing outside this process. Only sandbox_ensure_started() and the
+ * lifecycle functions start or end anything, and only as the handle's flags say.
  */
 #include <errno.h>
 #include <string.h>
@@ -24,7 +25,8 @@
 #define DESTROY_ATTEMPTS 3
 #define DESTROY_DELAY_MS 250
 
-/* ── contexts ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── contexts
+ * ──────────────────────────────────────────────────────────────────────────────────────── */
 
 static const char *env_value(const char *name)
 {
@@ -99,14 +101,15 @@ const char *berth_state_dir(const struct berth *b)
 	return b->state_dir;
 }
 
-/* ── handles ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── handles
+ * ───────────────────────────────────────────────────────────────────────────────────────── */
 
 static int unknown_provider(const struct berth *b, const char *name, struct berth_error *err)
 {
 	auto(strbuf) struct strbuf known = STRBUF_INIT(256);
 
 	for (size_t i = 0; i < b->n_ops; i++) {
-		if (strncmp(b->ops[i]->name, "fake", 4) != 0)	/* for tests, see its header */
+		if (strncmp(b->ops[i]->name, "fake", 4) != 0) /* for tests, see its header */
 			strbuf_addf(&known, "%s%s", known.len ? ", " : "", b->ops[i]->name);
 	}
 	return berth_fail(err, BERTH_E_INVALID, "unknown sandbox provider \"%s\" (known: %s)", name,
@@ -136,8 +139,8 @@ static int check_keys(const struct berth_provider_ops *ops, const struct spec_te
 		}
 		strbuf_adds(&known, "dir");
 		return berth_fail(err, BERTH_E_INVALID,
-				  "sandbox provider \"%s\" has no key \"%s\" (known: %s)", ops->name,
-				  t->pairs[i].key, known.data);
+				  "sandbox provider \"%s\" has no key \"%s\" (known: %s)",
+				  ops->name, t->pairs[i].key, known.data);
 	}
 	return 0;
 }
@@ -163,7 +166,8 @@ static int fill_names(struct berth_sandbox *s, const struct spec_text *t, const 
 	return 0;
 }
 
-static int sandbox_attach(struct berth_sandbox *s, const struct spec_text *t, struct berth_error *err)
+static int sandbox_attach(struct berth_sandbox *s, const struct spec_text *t,
+			  struct berth_error *err)
 {
 	const struct berth_sandbox_spec spec = {
 		.provider = s->provider,
@@ -305,7 +309,8 @@ int sandbox_dir_fd(struct berth_sandbox *s, int *ret_fd, struct berth_error *err
 	return 0;
 }
 
-/* ── life ──────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── life
+ * ──────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* What was learnt about the sandbox before may be of another life. */
 static void forget_life(struct berth_sandbox *s)

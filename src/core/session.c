@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Durable sessions: launched like an execution (LAUNCH with KIND=2), then attached to. Whoever is attached may go away at any time: the
- * session's stdin and terminal belong to its supervisor. Attaching again gives the output from its first byte.
+ * Durable sessions: launched like an execution (LAUNCH with KIND=2), then attached to. Whoever is
+ * attached may go away at any time: the session's stdin and terminal belong to its supervisor.
+ * Attaching again gives the output from its first byte.
  *
- * Three questions can be open at once, each on its own road: WATCH (new output, the end), STDIN (in order, by position, so that nothing
- * is given twice), and orders.
+ * Three questions can be open at once, each on its own road: WATCH (new output, the end), STDIN (in
+ * order, by position, so that nothing is given twice), and orders.
  */
 #include <errno.h>
 #include <poll.h>
@@ -30,7 +31,7 @@ struct attached {
 	struct road *watch, *input, *orders;
 	struct exec_control control;
 	struct exec_keys keys;
-	int in_fd; /* -1: ended, or none */
+	int in_fd;    /* -1: ended, or none */
 	bool closing; /* STDIN_CLOSE is to be sent when the last STDIN is answered */
 	uint64_t in_at;
 	bool detached;
@@ -45,7 +46,8 @@ static void attached_done(struct attached *a)
 }
 BERTH_DEFINE_AUTO(attached, struct attached, attached_done);
 
-/* ── launching ─────────────────────────────────────────────────────────────────────────────────────── */
+/* ── launching
+ * ─────────────────────────────────────────────────────────────────────────────────────── */
 
 static void put_spec(const struct berth_exec_request *req, const struct launch *l, struct wire_w *w)
 {
@@ -92,18 +94,20 @@ static int launch(struct berth_sandbox *s, const struct berth_exec_request *req,
 	if (rc == 0)
 		rc = road_ask(r, WIRE_LAUNCH, &w,
 			      deadline_from_ms(SPEC_STARTUP_MS + LAUNCH_SLACK_MS), &payload, err);
-	explicit_bzero(p, w.len);	/* environment values */
+	explicit_bzero(p, w.len); /* environment values */
 	if (rc < 0)
 		return rc;
 	if (wire_find_int(payload.p, payload.n, WK_EXISTED, 0)) {
-		berth_fail(err, BERTH_E_CONFLICT, "there is a session \"%s\" already", req->session);
+		berth_fail(err, BERTH_E_CONFLICT, "there is a session \"%s\" already",
+			   req->session);
 		berth_error_hint(err, "berth exec --attach %s", req->session);
 		return BERTH_E_CONFLICT;
 	}
 	return 0;
 }
 
-/* ── the three roads ───────────────────────────────────────────────────────────────────────────────── */
+/* ── the three roads
+ * ───────────────────────────────────────────────────────────────────────────────── */
 
 static void put_id(const struct attached *a, struct wire_w *w)
 {
@@ -237,10 +241,10 @@ static int take_input_answer(struct attached *a, struct berth_error *err)
 	if (rc == 0)
 		rc = road_next(a->input, &type, &payload, err);
 	if (rc > 0 && a->input->request == WIRE_STDIN)
-		a->in_at = (uint64_t)wire_find_int(payload.p, payload.n, WK_NEXT,
-						   (int64_t)a->in_at);
+		a->in_at =
+			(uint64_t)wire_find_int(payload.p, payload.n, WK_NEXT, (int64_t)a->in_at);
 	if (rc < 0 && a->input->error.remote) {
-		a->in_fd = -1;	/* it takes no input any more */
+		a->in_fd = -1; /* it takes no input any more */
 		return 0;
 	}
 	return or_ended(a, &a->input, rc, err);
@@ -267,7 +271,7 @@ static int send_order(struct attached *a, const struct exec_order *o, struct ber
 	rc = road_ask(a->orders, o->what == 's' ? WIRE_SIGNAL : WIRE_RESIZE, &w,
 		      deadline_from_ms(ORDER_MS), NULL, err);
 	if (rc < 0 && a->orders->error.remote)
-		return 0;	/* no terminal, say: nothing that ends the session's watcher */
+		return 0; /* no terminal, say: nothing that ends the session's watcher */
 	return or_ended(a, &a->orders, rc, err);
 }
 
@@ -289,7 +293,8 @@ static int take_orders(struct attached *a, struct berth_error *err)
 	return rc;
 }
 
-/* ── being attached ────────────────────────────────────────────────────────────────────────────────── */
+/* ── being attached
+ * ────────────────────────────────────────────────────────────────────────────────── */
 
 static bool input_idle(const struct attached *a)
 {
@@ -366,7 +371,7 @@ static int stay(struct attached *a, struct berth_error *err)
 			continue;
 		rc = begin_watch(a, err);
 		if (rc > 0)
-			rc = 0;	/* ended: the state is fresh */
+			rc = 0; /* ended: the state is fresh */
 		else
 			rc = rc < 0 ? or_ended(a, &a->watch, rc, err) : turn(a, err);
 	}
@@ -378,12 +383,12 @@ static int stay_by_calls(struct attached *a, struct berth_error *err)
 {
 	if (a->in_fd >= 0)
 		return berth_fail(err, BERTH_E_UNSUPPORTED,
-				  "sandbox provider \"%s\" cannot carry input",
-				  a->src.s->provider);
+				  "sandbox provider \"%s\" cannot carry input", a->src.s->provider);
 	return follow_source(&a->src, &a->follow, err);
 }
 
-static int result_of(const struct attached *a, struct berth_exec_result *ret, struct berth_error *err)
+static int result_of(const struct attached *a, struct berth_exec_result *ret,
+		     struct berth_error *err)
 {
 	struct berth_status st;
 
@@ -437,9 +442,10 @@ int session_exec(struct berth_sandbox *s, const struct berth_exec_request *req, 
 	int rc = 0;
 
 	if (!valid_execution_id(req->session))
-		return berth_fail(err, BERTH_E_INVALID,
-				  "\"%.140s\" is no session name ([A-Za-z0-9][A-Za-z0-9._-]{0,127})",
-				  req->session);
+		return berth_fail(
+			err, BERTH_E_INVALID,
+			"\"%.140s\" is no session name ([A-Za-z0-9][A-Za-z0-9._-]{0,127})",
+			req->session);
 	if (!req->attach)
 		rc = launch(s, req, l, err);
 	if (rc == 0)

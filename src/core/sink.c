@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Moving recorded output. From file to file in the kernel (copy_file_range, sendfile), from file to pipe by splice (no copy at all:
- * the pages go by reference, and they never change, because a head file only grows), else by large reads. It waits with
- * poll() before each step, so a reader that does not read cannot keep us from hearing cancel_fd.
+ * Moving recorded output. From file to file in the kernel (copy_file_range, sendfile), from file to
+ * pipe by splice (no copy at all: the pages go by reference, and they never change, because a head
+ * file only grows), else by large reads. It waits with poll() before each step, so a reader that
+ * does not read cannot keep us from hearing cancel_fd.
  */
 #include "core/sink.h"
 
@@ -18,8 +19,8 @@
 #include "base/alloc.h"
 #include "core/nosig.h"
 
-#define STEP_FILE (8u << 20)  /* between two looks at cancel_fd */
-#define STEP_PIPE (1u << 20)  /* splice takes what fits */
+#define STEP_FILE (8u << 20) /* between two looks at cancel_fd */
+#define STEP_PIPE (1u << 20) /* splice takes what fits */
 #define STEP_READ (256u << 10)
 
 void sink_memory(struct sink *k, void *buf, size_t cap)
@@ -27,10 +28,14 @@ void sink_memory(struct sink *k, void *buf, size_t cap)
 	*k = (struct sink){.kind = SINK_MEMORY, .fd = -1, .cancel_fd = -1, .buf = buf, .cap = cap};
 }
 
-void sink_call(struct sink *k, int (*data)(void *, enum berth_output, const void *, size_t), void *arg,
-	       enum berth_output stream)
+void sink_call(struct sink *k, int (*data)(void *, enum berth_output, const void *, size_t),
+	       void *arg, enum berth_output stream)
 {
-	*k = (struct sink){.kind = SINK_CALL, .fd = -1, .cancel_fd = -1, .data = data, .arg = arg,
+	*k = (struct sink){.kind = SINK_CALL,
+			   .fd = -1,
+			   .cancel_fd = -1,
+			   .data = data,
+			   .arg = arg,
 			   .stream = stream};
 }
 
@@ -79,11 +84,13 @@ static ssize_t write_once(struct sink *k, const void *p, size_t n)
 
 	if (k->kind == SINK_OTHER) {
 		w = send(k->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (w < 0 && errno == ENOTSOCK)	/* a terminal, a device: small steps, poll() said yes */
+		if (w < 0 &&
+		    errno == ENOTSOCK) /* a terminal, a device: small steps, poll() said yes */
 			w = write(k->fd, p, MIN_OF(n, (size_t)4096));
 		return w;
 	}
-	/* After POLLOUT a pipe has room for PIPE_BUF; vmsplice would give away memory that we reuse. */
+	/* After POLLOUT a pipe has room for PIPE_BUF; vmsplice would give away memory that we
+	 * reuse. */
 	return write(k->fd, p, k->kind == SINK_PIPE ? MIN_OF(n, (size_t)4096) : n);
 }
 
@@ -142,7 +149,8 @@ static int short_file(struct berth_error *err)
 }
 
 /* Through memory. */
-static int file_by_reads(struct sink *k, int fd, uint64_t offset, uint64_t n, struct berth_error *err)
+static int file_by_reads(struct sink *k, int fd, uint64_t offset, uint64_t n,
+			 struct berth_error *err)
 {
 	size_t cap = (size_t)MIN_OF(n, (uint64_t)STEP_READ);
 	auto_free uint8_t *buf = mem_alloc(cap);
@@ -151,8 +159,8 @@ static int file_by_reads(struct sink *k, int fd, uint64_t offset, uint64_t n, st
 	if (!buf)
 		return berth_fail_nomem(err);
 	while (rc == 0 && n > 0) {
-		ssize_t got = RETRY_EINTR(pread(fd, buf, (size_t)MIN_OF(n, (uint64_t)cap),
-						(off_t)offset));
+		ssize_t got = RETRY_EINTR(
+			pread(fd, buf, (size_t)MIN_OF(n, (uint64_t)cap), (off_t)offset));
 
 		if (got < 0)
 			return berth_fail_errno(err, 0, errno, "reading recorded output");

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asking about one execution, whichever way is open: its record on this machine and its supervisor's control socket, or the
- * sandbox's agent.
+ * Asking about one execution, whichever way is open: its record on this machine and its
+ * supervisor's control socket, or the sandbox's agent.
  *
- * A watch ends in one of three ways: the supervisor answers, its end is seen as a hang-up (then the lock is asked once), or the
- * caller's time is over. Nothing is asked twice by a clock; the one exception is a record between its reservation and its control
- * socket, which is looked at again after a pause that grows from 1 to 20 ms.
+ * A watch ends in one of three ways: the supervisor answers, its end is seen as a hang-up (then the
+ * lock is asked once), or the caller's time is over. Nothing is asked twice by a clock; the one
+ * exception is a record between its reservation and its control socket, which is looked at again
+ * after a pause that grows from 1 to 20 ms.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,18 +25,19 @@
 #include "core/road.h"
 
 /* An answer that waits for nothing. */
-#define ANSWER_MS 30000
+#define ANSWER_MS    30000
 #define PAUSE_MAX_NS (20 * NS_PER_MS)
 /* The ring may be overwritten while we read it; each new plan starts further on. */
 #define RING_TRIES 100
 
-/* ── may it be asked? ──────────────────────────────────────────────────────────────────────────────── */
+/* ── may it be asked?
+ * ──────────────────────────────────────────────────────────────────────────────── */
 
 static const char *const sandbox_words[] = {
-	[BERTH_SANDBOX_PENDING] = "pending",	     [BERTH_SANDBOX_STARTING] = "starting",
-	[BERTH_SANDBOX_RUNNING] = "running",	     [BERTH_SANDBOX_STOPPING] = "stopping",
-	[BERTH_SANDBOX_STOPPED] = "stopped",	     [BERTH_SANDBOX_DESTROYING] = "destroying",
-	[BERTH_SANDBOX_DESTROYED] = "destroyed",     [BERTH_SANDBOX_ERROR] = "error",
+	[BERTH_SANDBOX_PENDING] = "pending",     [BERTH_SANDBOX_STARTING] = "starting",
+	[BERTH_SANDBOX_RUNNING] = "running",     [BERTH_SANDBOX_STOPPING] = "stopping",
+	[BERTH_SANDBOX_STOPPED] = "stopped",     [BERTH_SANDBOX_DESTROYING] = "destroying",
+	[BERTH_SANDBOX_DESTROYED] = "destroyed", [BERTH_SANDBOX_ERROR] = "error",
 };
 
 static void unavailable(const char *id, const char *state, const char *message,
@@ -84,7 +86,8 @@ int source_gate(struct berth_sandbox *s, const char *id, struct berth_status *re
 	return 1;
 }
 
-/* ── opening ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── opening
+ * ───────────────────────────────────────────────────────────────────────────────────────── */
 
 /* The fields that begin every request about a record. */
 static void put_id(const struct source *src, struct wire_w *w)
@@ -232,7 +235,8 @@ void source_status(const struct source *src, struct berth_status *ret)
 	status_from_record(&src->st, src->id, src->spec, ret);
 }
 
-/* ── the supervisor ────────────────────────────────────────────────────────────────────────────────── */
+/* ── the supervisor
+ * ────────────────────────────────────────────────────────────────────────────────── */
 
 /* Connects to x/ID/control: the fd or -errno. */
 static int connect_control(int dirfd)
@@ -414,7 +418,8 @@ int source_ask(struct source *src, uint8_t type, const struct wire_w *fields, in
 	return rc;
 }
 
-/* ── output ────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── output
+ * ────────────────────────────────────────────────────────────────────────────────────────── */
 
 static int stream_fd(struct record *r, int stream, bool tail, struct berth_error *err)
 {
@@ -430,8 +435,8 @@ static int stream_fd(struct record *r, int stream, bool tail, struct berth_error
 }
 
 /*
- * From the ring: read, look whether it was overwritten meanwhile, and only then hand out; else *ret_anew: plan anew. (Positive
- * results are the callback's.)
+ * From the ring: read, look whether it was overwritten meanwhile, and only then hand out; else
+ * *ret_anew: plan anew. (Positive results are the callback's.)
  */
 static int move_tail(struct source *src, int stream, struct record_read *r, struct sink *sink,
 		     bool *ret_anew, struct berth_error *err)
@@ -449,7 +454,8 @@ static int move_tail(struct source *src, int stream, struct record_read *r, stru
 		return fd;
 	got = pread(fd, buf, n, (off_t)r->file_offset);
 	if (got <= 0)
-		return berth_fail(err, BERTH_E_IO, "recorded output is shorter than its record says");
+		return berth_fail(err, BERTH_E_IO,
+				  "recorded output is shorter than its record says");
 	if (!src->st.sealed) {
 		if (pread(src->rec.jfd, head, sizeof(head), 0) != (ssize_t)sizeof(head))
 			return berth_fail_errno(err, 0, EIO, "journal");
@@ -534,7 +540,7 @@ static int move_agent(struct source *src, int stream, uint64_t offset, uint64_t 
 						    "the agent sent more than was asked for")
 				       : sink_bytes(sink, payload.p, payload.n, err);
 			if (rc != 0)
-				src->road->broken = true;	/* the rest of the answer is not wanted */
+				src->road->broken = true; /* the rest of the answer is not wanted */
 		}
 	}
 	if (rc != 0)

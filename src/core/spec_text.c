@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sandbox specs as text: PROVIDER:NAME[?key=value&…]. Values may hold %XX for what would end them. Only the shape is checked
- * here; which providers and keys exist is berth_sandbox_open()'s business.
+ * Sandbox specs as text: PROVIDER:NAME[?key=value&…]. Values may hold %XX for what would end them.
+ * Only the shape is checked here; which providers and keys exist is berth_sandbox_open()'s
+ * business.
  */
 #include <string.h>
 
@@ -51,16 +52,18 @@ static int parse_pair(struct spec_text *t, char *pair, const char *spec, struct 
 	char *eq = strchr(pair, '=');
 
 	if (!eq || eq == pair)
-		return berth_fail(err, BERTH_E_INVALID,
-				  "sandbox \"%s\": \"%s\" is not key=value", spec, pair);
+		return berth_fail(err, BERTH_E_INVALID, "sandbox \"%s\": \"%s\" is not key=value",
+				  spec, pair);
 	*eq = '\0';
 	if (spec_text_get(t, pair))
 		return berth_fail(err, BERTH_E_INVALID, "sandbox \"%s\": \"%s\" is given twice",
 				  spec, pair);
 	if (!unescape(eq + 1))
-		return berth_fail(err, BERTH_E_INVALID,
-				  "sandbox \"%s\": a '%%' in the value of \"%s\" is not followed by "
-				  "two hexadecimal digits", spec, pair);
+		return berth_fail(
+			err, BERTH_E_INVALID,
+			"sandbox \"%s\": a '%%' in the value of \"%s\" is not followed by "
+			"two hexadecimal digits",
+			spec, pair);
 	t->pairs[t->n_pairs++] = (struct berth_pair){pair, eq + 1};
 	return 0;
 }
@@ -108,7 +111,8 @@ int spec_text_parse(const char *spec, struct spec_text *ret, struct berth_error 
 	if (!valid_sandbox_name(t.name))
 		return berth_fail(err, BERTH_E_INVALID,
 				  "sandbox \"%s\": the name \"%s\" is not of the form "
-				  "[A-Za-z0-9][A-Za-z0-9._-]{0,62}", spec, t.name);
+				  "[A-Za-z0-9][A-Za-z0-9._-]{0,62}",
+				  spec, t.name);
 	rc = query && *query ? parse_pairs(&t, query, spec, err) : 0;
 	if (rc < 0)
 		return rc;

@@ -12,19 +12,16 @@
 #include "wire/spec.h"
 
 static const char *const state_names[] = {
-	[BERTH_STARTING] = "starting",
-	[BERTH_RUNNING] = "running",
-	[BERTH_EXITED] = "exited",
-	[BERTH_CANCELLED] = "cancelled",
-	[BERTH_TIMED_OUT] = "timed_out",
-	[BERTH_RESOURCE_EXHAUSTED] = "resource_exhausted",
-	[BERTH_FAILED] = "failed",
-	[BERTH_PROVIDER_UNAVAILABLE] = "provider_unavailable",
+	[BERTH_STARTING] = "starting",   [BERTH_RUNNING] = "running",
+	[BERTH_EXITED] = "exited",       [BERTH_CANCELLED] = "cancelled",
+	[BERTH_TIMED_OUT] = "timed_out", [BERTH_RESOURCE_EXHAUSTED] = "resource_exhausted",
+	[BERTH_FAILED] = "failed",       [BERTH_PROVIDER_UNAVAILABLE] = "provider_unavailable",
 	[BERTH_UNKNOWN] = "unknown",
 };
 
 _Static_assert((int)BERTH_STARTING == (int)WIRE_S_STARTING &&
-	       (int)BERTH_FAILED == (int)WIRE_S_FAILED && (int)BERTH_UNKNOWN == (int)WIRE_S_UNKNOWN,
+		       (int)BERTH_FAILED == (int)WIRE_S_FAILED &&
+		       (int)BERTH_UNKNOWN == (int)WIRE_S_UNKNOWN,
 	       "the wire's states are the public ones");
 
 const char *berth_state_name(int state)
@@ -128,7 +125,8 @@ void status_from_record(const struct record_status *st, const char *id, struct w
 	from_spec(spec, ret);
 }
 
-/* ── STATUS replies ────────────────────────────────────────────────────────────────────────────────── */
+/* ── STATUS replies
+ * ────────────────────────────────────────────────────────────────────────────────── */
 
 /* A reply's parts as a journal. False when it is none. */
 static bool reply_journal(struct wire_slice payload, struct journal *j, struct journal_facts *f,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The status object of the command line contract. The order of the keys is the order of that page. */
+/* The status object of the command line contract. The order of the keys is the order of that page.
+ */
 #include <berth/berth.h>
 
 #include "base/json.h"

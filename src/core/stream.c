@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The end of a byte stream: its fds, and the local process that carries it (an `ssh`, say), if there is one. A carrier that
- * does not end by itself when its streams are closed is told to, and then made to.
+ * The end of a byte stream: its fds, and the local process that carries it (an `ssh`, say), if
+ * there is one. A carrier that does not end by itself when its streams are closed is told to, and
+ * then made to.
  */
 #include <poll.h>
 #include <signal.h>

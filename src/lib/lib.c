@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The top of the library: the one place that knows which drivers there are. Everything else of berth/berth.h is defined in
- * core, where its work is.
+ * The top of the library: the one place that knows which drivers there are. Everything else of
+ * berth/berth.h is defined in core, where its work is.
  */
 #include <berth/berth.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The fake provider: parses the script, counts calls, and lets the local provider do the work. What the script means stands in
- * fake.h. It holds no policy of its own and never fails unasked.
+ * The fake provider: parses the script, counts calls, and lets the local provider do the work. What
+ * the script means stands in fake.h. It holds no policy of its own and never fails unasked.
  */
 #include "providers/fake/fake.h"
 
@@ -12,23 +12,33 @@
 #include "base/parse.h"
 #include "base/text.h"
 
-/* ── the script ────────────────────────────────────────────────────────────────────────────────────── */
+/* The driver behind: only through its table, as core would. */
+extern const struct berth_provider_ops berth_provider_local;
+static const struct berth_provider_ops *const inner = &berth_provider_local;
+
+/* ── the script
+ * ────────────────────────────────────────────────────────────────────────────────────── */
 
 static const struct {
 	const char *name;
 	int code;
 } errors[] = {
-	{"unavailable", BERTH_E_UNAVAILABLE}, {"conflict", BERTH_E_CONFLICT},
-	{"not_found", BERTH_E_NOT_FOUND},     {"io", BERTH_E_IO},
-	{"timeout", BERTH_E_TIMEOUT},	      {"auth", BERTH_E_AUTH},
-	{"perm", BERTH_E_PERM},		      {"nomem", BERTH_E_NOMEM},
-	{"unsupported", BERTH_E_UNSUPPORTED}, {"protocol", BERTH_E_PROTOCOL},
+	{"unavailable", BERTH_E_UNAVAILABLE},
+	{"conflict", BERTH_E_CONFLICT},
+	{"not_found", BERTH_E_NOT_FOUND},
+	{"io", BERTH_E_IO},
+	{"timeout", BERTH_E_TIMEOUT},
+	{"auth", BERTH_E_AUTH},
+	{"perm", BERTH_E_PERM},
+	{"nomem", BERTH_E_NOMEM},
+	{"unsupported", BERTH_E_UNSUPPORTED},
+	{"protocol", BERTH_E_PROTOCOL},
 	{"internal", BERTH_E_INTERNAL},
 };
 
-static const char *const ops[] = {"start",	"resume",   "stop",	"destroy",  "info",
-				  "execute",	"open",	    "open_agent", "start_agent", "open_dir",
-				  "put_file",	"port_url", "home"};
+static const char *const ops[] = {"start",    "resume",   "stop",       "destroy",     "info",
+				  "execute",  "open",     "open_agent", "start_agent", "open_dir",
+				  "put_file", "port_url", "home"};
 
 static int bad_rule(const char *rule, struct berth_error *err)
 {
@@ -103,7 +113,8 @@ static int parse_pair(struct fake *f, const struct berth_pair *p, struct berth_e
 	for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
 		if (strcmp(p->key, numbers[i].key) == 0 &&
 		    parse_int(p->value, 0, INT64_MAX, numbers[i].value) < 0)
-			return berth_fail(err, BERTH_E_INVALID, "%s=%s is no number", p->key, p->value);
+			return berth_fail(err, BERTH_E_INVALID, "%s=%s is no number", p->key,
+					  p->value);
 	}
 	return 0;
 }
@@ -138,18 +149,19 @@ static int scripted(const struct fake_rule *r, struct berth_error *err)
 }
 
 /* An op with its faults around it. */
-#define WITH_FAULTS(name, call)                                                                    \
-	do {                                                                                       \
-		const struct fake_rule *rule_ = hit(f, name);                                      \
-		int rc_;                                                                           \
-                                                                                                   \
-		if (rule_ && !rule_->after)                                                        \
-			return scripted(rule_, err);                                               \
-		rc_ = (call);                                                                      \
-		return rule_ && rc_ == 0 ? scripted(rule_, err) : rc_;                             \
+#define WITH_FAULTS(name, call)                                        \
+	do {                                                           \
+		const struct fake_rule *rule_ = hit(f, name);          \
+		int rc_;                                               \
+                                                                       \
+		if (rule_ && !rule_->after)                            \
+			return scripted(rule_, err);                   \
+		rc_ = (call);                                          \
+		return rule_ && rc_ == 0 ? scripted(rule_, err) : rc_; \
 	} while (0)
 
-/* ── handles ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── handles
+ * ───────────────────────────────────────────────────────────────────────────────────────── */
 
 static void fake_release(void *handle)
 {
@@ -157,10 +169,30 @@ static void fake_release(void *handle)
 
 	if (!f)
 		return;
-	local_release(f->local);
+	inner->release(f->inner);
 	free(f);
 }
 BERTH_DEFINE_AUTO_PTR(fake, struct fake *, fake_release);
+
+/* The same sandbox name, in a state folder of its own, without walls. */
+static int attach_inner(struct fake *f, const struct berth_sandbox_spec *spec,
+			struct berth_error *err)
+{
+	auto_free char *state = mem_printf("%s/fake", spec->state_dir);
+	struct berth_pair pairs[2] = {{"isolation", "none"}};
+	struct berth_sandbox_spec as_inner = *spec;
+
+	if (!state)
+		return berth_fail_nomem(err);
+	as_inner.state_dir = state;
+	as_inner.pairs = pairs;
+	as_inner.n_pairs = 1;
+	for (size_t i = 0; i < spec->n_pairs; i++) {
+		if (strcmp(spec->pairs[i].key, "dir") == 0)
+			pairs[as_inner.n_pairs++] = spec->pairs[i];
+	}
+	return inner->attach(&as_inner, &f->inner, err);
+}
 
 static int fake_attach(const struct berth_sandbox_spec *spec, void **ret, struct berth_error *err)
 {
@@ -172,15 +204,11 @@ static int fake_attach(const struct berth_sandbox_spec *spec, void **ret, struct
 	f->faults = (struct fake_faults)FAKE_NO_FAULTS;
 	f->times = -1;
 	f->text = strcmp(spec->provider, "fake-text") == 0;
-	rc = local_attach_as("fake", spec, &f->local, err);
+	rc = attach_inner(f, spec, err);
 	for (size_t i = 0; rc == 0 && i < spec->n_pairs; i++)
 		rc = parse_pair(f, &spec->pairs[i], err);
 	if (rc < 0)
 		return rc;
-	free(f->local->want_isolation);
-	f->local->want_isolation = mem_strdup("none");
-	if (!f->local->want_isolation)
-		return berth_fail_nomem(err);
 	*ret = TAKE_PTR(f);
 	return 0;
 }
@@ -189,81 +217,83 @@ static int fake_start(void *handle, bool *ret_created, struct berth_error *err)
 {
 	struct fake *f = handle;
 
-	WITH_FAULTS("start", local_start(f->local, ret_created, err));
+	WITH_FAULTS("start", inner->start(f->inner, ret_created, err));
 }
 
 static int fake_resume(void *handle, struct berth_error *err)
 {
 	struct fake *f = handle;
 
-	WITH_FAULTS("resume", local_resume(f->local, err));
+	WITH_FAULTS("resume", inner->resume(f->inner, err));
 }
 
 static int fake_stop(void *handle, struct berth_error *err)
 {
 	struct fake *f = handle;
 
-	WITH_FAULTS("stop", local_stop(f->local, err));
+	WITH_FAULTS("stop", inner->stop(f->inner, err));
 }
 
 static int fake_destroy(void *handle, struct berth_error *err)
 {
 	struct fake *f = handle;
 
-	WITH_FAULTS("destroy", local_destroy(f->local, err));
+	WITH_FAULTS("destroy", inner->destroy(f->inner, err));
 }
 
 static int fake_info(void *handle, struct berth_provider_info *ret, struct berth_error *err)
 {
 	struct fake *f = handle;
 
-	WITH_FAULTS("info", local_info(f->local, ret, err));
+	WITH_FAULTS("info", inner->info(f->inner, ret, err));
 }
 
 static int fake_start_agent(void *handle, const char *dir, struct berth_error *err)
 {
 	struct fake *f = handle;
 
-	WITH_FAULTS("start_agent", local_start_agent(f->local, dir, err));
+	WITH_FAULTS("start_agent", inner->start_agent(f->inner, dir, err));
 }
 
 static int fake_open_dir(void *handle, const char *dir, int *ret_fd, struct berth_error *err)
 {
 	struct fake *f = handle;
 
-	WITH_FAULTS("open_dir", local_open_dir(f->local, dir, ret_fd, err));
+	WITH_FAULTS("open_dir", inner->open_dir(f->inner, dir, ret_fd, err));
 }
 
-static int fake_put_file(void *handle, const char *path, unsigned mode, const void *data, size_t len,
+static int fake_put_file(void *handle, const char *path, unsigned mode, const void *data,
+			 size_t len, struct berth_error *err)
+{
+	struct fake *f = handle;
+
+	WITH_FAULTS("put_file", inner->put_file(f->inner, path, mode, data, len, err));
+}
+
+static int fake_port_url(void *handle, unsigned port, char *url, size_t cap,
 			 struct berth_error *err)
 {
 	struct fake *f = handle;
 
-	WITH_FAULTS("put_file", local_put_file(f->local, path, mode, data, len, err));
-}
-
-static int fake_port_url(void *handle, unsigned port, char *url, size_t cap, struct berth_error *err)
-{
-	struct fake *f = handle;
-
-	WITH_FAULTS("port_url", local_port_url(f->local, port, url, cap, err));
+	WITH_FAULTS("port_url", inner->port_url(f->inner, port, url, cap, err));
 }
 
 static int fake_home(void *handle, char *home, size_t cap, struct berth_error *err)
 {
 	struct fake *f = handle;
 
-	WITH_FAULTS("home", local_home(f->local, home, cap, err));
+	WITH_FAULTS("home", inner->home(f->inner, home, cap, err));
 }
 
 static int fake_dir(void *handle, char *dir, size_t cap, struct berth_error *err)
 {
 	struct fake *f = handle;
 
-	return local_dir(f->local, dir, cap, err);
+	return inner->dir(f->inner, dir, cap, err);
 }
 
-/* ── streams ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── streams
+ * ───────────────────────────────────────────────────────────────────────────────────────── */
 
 static bool harmless(const struct fake_faults *x)
 {
@@ -280,7 +310,7 @@ static int with_relay(struct fake *f, struct berth_stream *s, struct berth_error
 static int open_agent(struct fake *f, const char *dir, struct berth_stream *ret,
 		      struct berth_error *err)
 {
-	int rc = local_open_agent(f->local, dir, ret, err);
+	int rc = inner->open_agent(f->inner, dir, ret, err);
 
 	return rc < 0 ? rc : with_relay(f, ret, err);
 }
@@ -303,11 +333,12 @@ static int fake_open(void *handle, const char *const *argv, struct berth_stream 
 
 	if (r)
 		return scripted(r, err);
-	rc = local_open(f->local, argv, ret, err);
+	rc = inner->open(f->inner, argv, ret, err);
 	return rc < 0 ? rc : with_relay(f, ret, err);
 }
 
-/* ── execute ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── execute
+ * ───────────────────────────────────────────────────────────────────────────────────────── */
 
 /* What a terminal or a JSON API makes of bytes. Never longer than cap. */
 static void mangle(uint8_t *buf, size_t cap, size_t *len, bool *truncated)
@@ -348,7 +379,7 @@ static int execute(struct fake *f, const char *const *argv, struct berth_execute
 	x = fake_next_faults(f);
 	if (x.cut_up >= 0 && (uint64_t)x.cut_up < io->input_len)
 		return berth_fail(err, BERTH_E_IO, "the connection broke, as the script says");
-	rc = local_execute(f->local, argv, io, timeout_ms, err);
+	rc = inner->execute(f->inner, argv, io, timeout_ms, err);
 	if (rc == 0 && f->text)
 		mangle(io->out, io->out_cap, &io->out_len, &io->out_truncated);
 	if (rc == 0 && x.cut >= 0 && (uint64_t)x.cut < io->out_len)
@@ -370,7 +401,7 @@ static int bare_execute(void *handle, const char *const *argv, struct berth_exec
 {
 	struct fake *f = handle;
 	bool created;
-	int rc = local_start(f->local, &created, err);
+	int rc = inner->start(f->inner, &created, err);
 
 	return rc < 0 ? rc : fake_execute(handle, argv, io, timeout_ms, err);
 }
@@ -378,10 +409,13 @@ static int bare_execute(void *handle, const char *const *argv, struct berth_exec
 static int fake_list(const char *state_dir, int (*fn)(void *arg, const char *name), void *arg,
 		     struct berth_error *err)
 {
-	return local_list_in("fake", state_dir, fn, arg, err);
+	auto_free char *state = mem_printf("%s/fake", state_dir);
+
+	return state ? inner->list(state, fn, arg, err) : berth_fail_nomem(err);
 }
 
-/* ── the tables ────────────────────────────────────────────────────────────────────────────────────── */
+/* ── the tables
+ * ────────────────────────────────────────────────────────────────────────────────────── */
 
 static const struct berth_provider_key keys[] = {
 	{"fail", "OP:N[:ERR[:after]],…", false},
@@ -396,11 +430,11 @@ static const struct berth_provider_key keys[] = {
 	{NULL, NULL, false},
 };
 
-#define COMMON(table_name)                                                                         \
-	.abi = BERTH_PROVIDER_ABI, .name = table_name, .keys = keys, .attach = fake_attach,        \
+#define COMMON(table_name)                                                                  \
+	.abi = BERTH_PROVIDER_ABI, .name = table_name, .keys = keys, .attach = fake_attach, \
 	.release = fake_release
-#define LIFE                                                                                       \
-	.start = fake_start, .resume = fake_resume, .stop = fake_stop, .destroy = fake_destroy,    \
+#define LIFE                                                                                    \
+	.start = fake_start, .resume = fake_resume, .stop = fake_stop, .destroy = fake_destroy, \
 	.info = fake_info, .dir = fake_dir
 
 static const struct berth_provider_ops fake_all = {
@@ -418,10 +452,7 @@ static const struct berth_provider_ops fake_all = {
 };
 
 static const struct berth_provider_ops fake_stream = {
-	COMMON("fake-stream"),
-	LIFE,
-	.execute = fake_execute,
-	.open = fake_open,
+	COMMON("fake-stream"),     LIFE, .execute = fake_execute, .open = fake_open,
 	.put_file = fake_put_file,
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The relay of the fake provider: a thread that carries bytes between the real stream and a socket pair, counts them, and cuts, stalls or
- * slows at the byte that the script names. A thread, because a test driver may; it ends when either side does.
+ * The relay of the fake provider: a thread that carries bytes between the real stream and a socket
+ * pair, counts them, and cuts, stalls or slows at the byte that the script names. A thread, because
+ * a test driver may; it ends when either side does.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -123,7 +124,7 @@ static int start_thread(struct relay *r)
 	pthread_t t;
 	int rc;
 
-	sigfillset(&all);	/* the host program's signals are not for us; SIGPIPE neither */
+	sigfillset(&all); /* the host program's signals are not for us; SIGPIPE neither */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	rc = pthread_create(&t, NULL, run, r);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

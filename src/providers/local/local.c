@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The local provider: sandboxes on this machine. The table and what is too small for a file of its own; it looks at nothing
- * before an operation asks for it.
+ * The local provider: sandboxes on this machine. The table and what is too small for a file of its
+ * own; it looks at nothing before an operation asks for it.
  */
 #include "providers/local/local.h"
 
@@ -17,7 +17,7 @@
 #include "base/parse.h"
 #include "base/path.h"
 
-void local_release(void *handle)
+static void local_release(void *handle)
 {
 	struct local *l = handle;
 
@@ -48,12 +48,13 @@ static int check_isolation(const char *v, struct berth_error *err)
 	return berth_fail(err, BERTH_E_INVALID, "isolation=%s: known are bwrap, none", v);
 }
 
-static int take_pairs(struct local *l, const struct berth_sandbox_spec *spec, struct berth_error *err)
+static int take_pairs(struct local *l, const struct berth_sandbox_spec *spec,
+		      struct berth_error *err)
 {
 	for (size_t i = 0; i < spec->n_pairs; i++) {
 		char **dst = strcmp(spec->pairs[i].key, "isolation") == 0 ? &l->want_isolation
-			     : strcmp(spec->pairs[i].key, "dir") == 0	   ? &l->want_dir
-									   : NULL;
+			     : strcmp(spec->pairs[i].key, "dir") == 0     ? &l->want_dir
+									  : NULL;
 
 		if (!dst)
 			continue;
@@ -65,38 +66,26 @@ static int take_pairs(struct local *l, const struct berth_sandbox_spec *spec, st
 	return check_isolation(l->want_isolation, err);
 }
 
-int local_attach_as(const char *root, const struct berth_sandbox_spec *spec, struct local **ret,
-		    struct berth_error *err)
+static int local_attach(const struct berth_sandbox_spec *spec, void **ret_handle,
+			struct berth_error *err)
 {
 	auto(local) struct local *l = mem_zalloc(1, sizeof(*l));
 	int rc;
 
 	if (!l)
 		return berth_fail_nomem(err);
-	l->root = root;
 	l->state_dir = mem_strdup(spec->state_dir);
 	l->name = mem_strdup(spec->name);
 	l->full = mem_printf("%s:%s", spec->provider, spec->name);
-	l->base = mem_printf("%s/%s/%s", spec->state_dir, l->root, spec->name);
-	l->home = mem_printf("%s/%s/%s/home", spec->state_dir, l->root, spec->name);
+	l->base = mem_printf("%s/local/%s", spec->state_dir, spec->name);
+	l->home = mem_printf("%s/local/%s/home", spec->state_dir, spec->name);
 	if (!l->state_dir || !l->name || !l->full || !l->base || !l->home)
 		return berth_fail_nomem(err);
 	rc = take_pairs(l, spec, err);
 	if (rc < 0)
 		return rc;
-	*ret = TAKE_PTR(l);
+	*ret_handle = TAKE_PTR(l);
 	return 0;
-}
-
-static int local_attach(const struct berth_sandbox_spec *spec, void **ret_handle,
-			struct berth_error *err)
-{
-	struct local *l = NULL;
-	int rc = local_attach_as("local", spec, &l, err);
-
-	if (rc == 0)
-		*ret_handle = l;
-	return rc;
 }
 
 static int copy_out(char *dst, size_t cap, const char *s, struct berth_error *err)
@@ -109,14 +98,14 @@ static int copy_out(char *dst, size_t cap, const char *s, struct berth_error *er
 	return 0;
 }
 
-int local_home(void *handle, char *home, size_t cap, struct berth_error *err)
+static int local_home(void *handle, char *home, size_t cap, struct berth_error *err)
 {
 	const struct local *l = handle;
 
 	return copy_out(home, cap, l->home, err);
 }
 
-int local_dir(void *handle, char *dir, size_t cap, struct berth_error *err)
+static int local_dir(void *handle, char *dir, size_t cap, struct berth_error *err)
 {
 	struct local *l = handle;
 	int rc = local_load(l, err);
@@ -128,7 +117,7 @@ int local_dir(void *handle, char *dir, size_t cap, struct berth_error *err)
 	return copy_out(dir, cap, l->record.dir, err);
 }
 
-int local_open_dir(void *handle, const char *dir, int *ret_fd, struct berth_error *err)
+static int local_open_dir(void *handle, const char *dir, int *ret_fd, struct berth_error *err)
 {
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -140,7 +129,7 @@ int local_open_dir(void *handle, const char *dir, int *ret_fd, struct berth_erro
 	return 0;
 }
 
-int local_put_file(void *handle, const char *path, unsigned mode, const void *data,
+static int local_put_file(void *handle, const char *path, unsigned mode, const void *data,
 			  size_t len, struct berth_error *err)
 {
 	auto_free char *parent = mem_strdup(path);
@@ -159,7 +148,8 @@ int local_put_file(void *handle, const char *path, unsigned mode, const void *da
 	return write_file_atomic(AT_FDCWD, path, data, len, (mode_t)mode, 0, err);
 }
 
-int local_port_url(void *handle, unsigned port, char *url, size_t cap, struct berth_error *err)
+static int local_port_url(void *handle, unsigned port, char *url, size_t cap,
+			  struct berth_error *err)
 {
 	if (port < 1 || port > 65535)
 		return berth_fail(err, BERTH_E_INVALID, "%u is no port", port);
@@ -168,10 +158,10 @@ int local_port_url(void *handle, unsigned port, char *url, size_t cap, struct be
 	return 0;
 }
 
-int local_list_in(const char *root, const char *state_dir, int (*fn)(void *arg, const char *name),
-		  void *arg, struct berth_error *err)
+static int local_list(const char *state_dir, int (*fn)(void *arg, const char *name), void *arg,
+		      struct berth_error *err)
 {
-	auto_free char *path = mem_printf("%s/%s", state_dir, root);
+	auto_free char *path = mem_printf("%s/local", state_dir);
 	auto_closedir DIR *d = path ? opendir(path) : NULL;
 	struct dirent *e;
 	int rc = 0;
@@ -194,12 +184,6 @@ int local_list_in(const char *root, const char *state_dir, int (*fn)(void *arg, 
 			rc = fn(arg, e->d_name);
 	}
 	return rc;
-}
-
-static int local_list(const char *state_dir, int (*fn)(void *arg, const char *name), void *arg,
-		      struct berth_error *err)
-{
-	return local_list_in("local", state_dir, fn, arg, err);
 }
 
 static const struct berth_provider_key keys[] = {

@@ -6,13 +6,13 @@
  *
  *	sandbox     key=value lines, written once at creation: id, created_ms, isolation, dir
  *	home/       the sandbox's home; berth's default directory is home/berth
- *	dirs/       a symlink to each berth directory in use: their inits are ended by stop and destroy
- *	boot        boot id at the last start
- *	stopped     marker: ended on purpose. With its init still there: stopping.
- *	destroying  marker: whoever finds it without a holder of the lock finishes the work
- *	lock        OFD lock of whoever starts, stops or destroys
+ *	dirs/       a symlink to each berth directory in use: their inits are ended by stop and
+ *destroy boot        boot id at the last start stopped     marker: ended on purpose. With its init
+ *still there: stopping. destroying  marker: whoever finds it without a holder of the lock finishes
+ *the work lock        OFD lock of whoever starts, stops or destroys
  *
- * How its init comes to life and what surrounds it is the launcher's business (isolation=none: nothing does).
+ * How its init comes to life and what surrounds it is the launcher's business (isolation=none:
+ *nothing does).
  */
 #include <berth/provider.h>
 
@@ -26,7 +26,8 @@ struct local;
 
 struct launcher {
 	const char *name; /* value of isolation= */
-	/* Starts an init for this berth directory and returns when it can be connected to; two at once: one wins, both succeed. */
+	/* Starts an init for this berth directory and returns when it can be connected to; two at
+	 * once: one wins, both succeed. */
 	int (*start_init)(struct local *l, const char *dir, struct berth_error *err);
 	/* Fills in what info says about isolation, net, containment and protection. */
 	void (*describe)(const struct local *l, struct berth_provider_info *info);
@@ -45,64 +46,53 @@ struct local_record {
 struct local {
 	char *state_dir;
 	char *name;
-	char *full; /* "local:NAME", for messages */
-	char *base; /* STATE/local/NAME */
-	char *home; /* base/home */
+	char *full;           /* "local:NAME", for messages */
+	char *base;           /* STATE/local/NAME */
+	char *home;           /* base/home */
 	char *want_isolation; /* keys of this handle's spec; NULL: not given */
 	char *want_dir;
-	const char *root; /* folder of this driver in the state: "local" */
 	bool loaded;
 	struct local_record record;
 };
 
-/* ── local_state.c: the folder ─────────────────────────────────────────────────────────────────────── */
+/* ── local_state.c: the folder
+ * ─────────────────────────────────────────────────────────────────────── */
 
 /*
- * Reads the record, once per handle, and compares it with the keys of the spec: BERTH_E_CONFLICT names one that differs;
- * BERTH_E_NOT_FOUND: no such sandbox.
+ * Reads the record, once per handle, and compares it with the keys of the spec: BERTH_E_CONFLICT
+ * names one that differs; BERTH_E_NOT_FOUND: no such sandbox.
  */
 int local_load(struct local *l, struct berth_error *err) attr_warn_unused;
 void local_unload(struct local *l);
 /* Writes the record of a new sandbox, and its folders. */
 int local_create(struct local *l, struct berth_error *err) attr_warn_unused;
-/* The lock of the sandbox. The folder is made when @make, else BERTH_E_NOT_FOUND. *ret_fd is closed by the caller. */
+/* The lock of the sandbox. The folder is made when @make, else BERTH_E_NOT_FOUND. *ret_fd is closed
+ * by the caller. */
 int local_lock(struct local *l, bool make, int *ret_fd, struct berth_error *err) attr_warn_unused;
 bool local_locked(const struct local *l);
 bool local_marked(const struct local *l, const char *marker);
-int local_mark(const struct local *l, const char *marker, bool on, struct berth_error *err)
-	attr_warn_unused;
+int local_mark(const struct local *l, const char *marker, bool on,
+	       struct berth_error *err) attr_warn_unused;
 /* Was the last start before the last boot of the machine? */
 bool local_other_boot(const struct local *l);
 int local_note_boot(const struct local *l, struct berth_error *err) attr_warn_unused;
 /* The default berth directory; owned by caller. NULL: no memory. */
 char *local_default_dir(const struct local *l) attr_warn_unused;
 /* Notes a berth directory as used by this sandbox. */
-int local_note_dir(const struct local *l, const char *dir, struct berth_error *err) attr_warn_unused;
+int local_note_dir(const struct local *l, const char *dir,
+		   struct berth_error *err) attr_warn_unused;
 /* Calls fn for each noted one; a negative return ends the walk. */
-int local_each_dir(const struct local *l, int (*fn)(struct local *l, const char *dir, void *arg, struct berth_error *err),
+int local_each_dir(const struct local *l,
+		   int (*fn)(struct local *l, const char *dir, void *arg, struct berth_error *err),
 		   void *arg, struct berth_error *err) attr_warn_unused;
 /* Takes the folder out of sight, then removes it. */
 int local_discard(struct local *l, struct berth_error *err) attr_warn_unused;
 /* Removes what interrupted destroys have left: of sandboxes of this name, or of all (NULL). */
-int local_sweep_trash(const struct local *l, const char *name, struct berth_error *err)
-	attr_warn_unused;
+int local_sweep_trash(const struct local *l, const char *name,
+		      struct berth_error *err) attr_warn_unused;
 
-/* ── local.c ───────────────────────────────────────────────────────────────────────────────────────── */
-
-/* attach and list with another folder in the state (fake). root is kept: a literal. */
-int local_attach_as(const char *root, const struct berth_sandbox_spec *spec, struct local **ret,
-		    struct berth_error *err) attr_warn_unused;
-int local_list_in(const char *root, const char *state_dir, int (*fn)(void *arg, const char *name),
-		  void *arg, struct berth_error *err) attr_warn_unused;
-void local_release(void *handle);
-int local_home(void *handle, char *home, size_t cap, struct berth_error *err);
-int local_dir(void *handle, char *dir, size_t cap, struct berth_error *err);
-int local_open_dir(void *handle, const char *dir, int *ret_fd, struct berth_error *err);
-int local_put_file(void *handle, const char *path, unsigned mode, const void *data, size_t len,
-		   struct berth_error *err);
-int local_port_url(void *handle, unsigned port, char *url, size_t cap, struct berth_error *err);
-
-/* ── local_life.c ──────────────────────────────────────────────────────────────────────────────────── */
+/* ── local_life.c
+ * ──────────────────────────────────────────────────────────────────────────────────── */
 
 int local_start(void *handle, bool *ret_created, struct berth_error *err);
 int local_resume(void *handle, struct berth_error *err);
@@ -112,17 +102,21 @@ int local_info(void *handle, struct berth_provider_info *ret, struct berth_error
 int local_start_agent(void *handle, const char *dir, struct berth_error *err);
 const struct launcher *local_launcher(const struct local *l);
 
-/* ── local_end.c: ending what runs ─────────────────────────────────────────────────────────────────── */
+/* ── local_end.c: ending what runs
+ * ─────────────────────────────────────────────────────────────────── */
 
 /*
- * Ends everything under one berth directory: init with STOP, and what has no init any more through its control sockets. @hard: no
- * grace, and what does not answer is killed. Returns 0 when no lock is held there any more.
+ * Ends everything under one berth directory: init with STOP, and what has no init any more through
+ * its control sockets. @hard: no grace, and what does not answer is killed. Returns 0 when no lock
+ * is held there any more.
  */
 int local_end_dir(const char *dir, bool hard, struct berth_error *err) attr_warn_unused;
 
-/* ── local_run.c: commands on this machine ─────────────────────────────────────────────────────────── */
+/* ── local_run.c: commands on this machine
+ * ─────────────────────────────────────────────────────────── */
 
-/* The environment in which things start: PATH HOME USER TMPDIR LANG and nothing of the caller's. NULL: no memory; free with strv_free_items(). */
+/* The environment in which things start: PATH HOME USER TMPDIR LANG and nothing of the caller's.
+ * NULL: no memory; free with strv_free_items(). */
 char **local_environment(const struct local *l) attr_warn_unused;
 int local_execute(void *handle, const char *const *argv, struct berth_execute_io *io,
 		  int64_t timeout_ms, struct berth_error *err);
@@ -130,7 +124,8 @@ int local_open(void *handle, const char *const *argv, struct berth_stream *ret,
 	       struct berth_error *err);
 /* Connects to a socket in a directory, however long its path is: the fd or -errno. */
 int local_connect(const char *dir, const char *name);
-int local_open_agent(void *handle, const char *dir, struct berth_stream *ret, struct berth_error *err);
+int local_open_agent(void *handle, const char *dir, struct berth_stream *ret,
+		     struct berth_error *err);
 /* Does somebody hold the lock of dir/init.lock? */
 bool local_init_alive(const char *dir);
 

@@ -2,9 +2,10 @@
 /*
  * Ending everything that runs under a berth directory on this machine.
  *
- * The way is always the protocol: STOP to init, CANCEL to supervisors whose init is gone. Only a hard end kills what does not
- * answer, by the pid that the kernel gives for the listener of its socket, through a pidfd, and only if that process is a berth-agent.
- * It is done when no lock of an init or of a record is held any more.
+ * The way is always the protocol: STOP to init, CANCEL to supervisors whose init is gone. Only a
+ * hard end kills what does not answer, by the pid that the kernel gives for the listener of its
+ * socket, through a pidfd, and only if that process is a berth-agent. It is done when no lock of an
+ * init or of a record is held any more.
  */
 #include "providers/local/local.h"
 
@@ -31,7 +32,7 @@
 /* Who asks for a hard end waits less for one that may be stopped or hang. */
 #define HARD_ANSWER_MS 2000
 /* Ending with KILL, sealing and syncing many records. */
-#define HARD_MS	  30000
+#define HARD_MS 30000
 
 /* Is the process a berth-agent? By its name, which can be read whatever else of it cannot. */
 static bool is_agent(pid_t pid)
@@ -76,7 +77,8 @@ static void kill_it(int pidfd)
 }
 
 /* One request over a socket that is taken. A soft end takes as long as the graces of what runs. */
-static int ask(int fd, uint8_t type, const struct wire_w *fields, bool hard, struct berth_error *err)
+static int ask(int fd, uint8_t type, const struct wire_w *fields, bool hard,
+	       struct berth_error *err)
 {
 	struct berth_stream stream = {.rfd = fd, .wfd = fd, .pidfd = -1};
 	auto(road) struct road *r = NULL;
@@ -88,7 +90,8 @@ static int ask(int fd, uint8_t type, const struct wire_w *fields, bool hard, str
 		      : road_ask(r, type, fields, deadline_from_ms(hard ? HARD_MS : -1), NULL, err);
 }
 
-/* A child of an init may hold its lock for the moment between fork and close; nothing tells when that is over. */
+/* A child of an init may hold its lock for the moment between fork and close; nothing tells when
+ * that is over. */
 static bool lock_falls(const char *dir)
 {
 	int64_t deadline = deadline_from_ms(ANSWER_MS);
@@ -113,9 +116,9 @@ static int end_init(const char *dir, bool hard, struct berth_error *err)
 		return 0;
 	fd = local_connect(dir, "init.sock");
 	if (fd < 0)
-		return local_init_alive(dir)
-			       ? berth_fail_errno(err, BERTH_E_UNAVAILABLE, -fd, "%s/init.sock", dir)
-			       : 0;
+		return local_init_alive(dir) ? berth_fail_errno(err, BERTH_E_UNAVAILABLE, -fd,
+								"%s/init.sock", dir)
+					     : 0;
 	pidfd = listener(fd);
 	wire_w_init(&w, buf, sizeof(buf));
 	wire_w_str(&w, WK_CAUSE, "stopped");
@@ -131,7 +134,8 @@ static int end_init(const char *dir, bool hard, struct berth_error *err)
 	return rc < 0 && !local_init_alive(dir) ? 0 : rc;
 }
 
-/* ── records ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── records
+ * ───────────────────────────────────────────────────────────────────────────────────────── */
 
 static bool record_held(int dirfd, const char *id)
 {
@@ -177,7 +181,8 @@ static int end_record(int dirfd, const char *id, int kind, bool hard, struct ber
 	return rc < 0 ? rc : berth_fail(err, BERTH_E_UNAVAILABLE, "%s is still running", id);
 }
 
-static int end_records(const char *dir, const char *sub, int kind, bool hard, struct berth_error *err)
+static int end_records(const char *dir, const char *sub, int kind, bool hard,
+		       struct berth_error *err)
 {
 	auto_free char *path = mem_printf("%s/%s", dir, sub);
 	auto_closedir DIR *d = path ? opendir(path) : NULL;
@@ -191,7 +196,7 @@ static int end_records(const char *dir, const char *sub, int kind, bool hard, st
 
 		if (e->d_name[0] != '.' && record_held(dirfd(d), e->d_name))
 			one = end_record(dirfd(d), e->d_name, kind, hard, err);
-		rc = one < 0 ? one : rc;	/* the others are ended nevertheless */
+		rc = one < 0 ? one : rc; /* the others are ended nevertheless */
 	}
 	return rc;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The life of a local sandbox. Every change is made under its kernel lock, so twenty starters make one sandbox; whoever comes
- * after a caller that was killed in the middle finds the markers and finishes or repeats the work.
+ * The life of a local sandbox. Every change is made under its kernel lock, so twenty starters make
+ * one sandbox; whoever comes after a caller that was killed in the middle finds the markers and
+ * finishes or repeats the work.
  */
 #include "providers/local/local.h"
 
@@ -16,7 +17,7 @@
 
 const struct launcher *local_launcher(const struct local *l)
 {
-	(void)l;	/* the next issue brings bwrap */
+	(void)l; /* the next issue brings bwrap */
 	return &local_launcher_none;
 }
 
@@ -46,7 +47,8 @@ static int may_create(const struct local *l, struct berth_error *err)
 		return 0;
 	berth_fail(err, BERTH_E_INVALID,
 		   "no sandbox %s, and isolation=bwrap, the default for a new one, is not built "
-		   "yet in this version of berth", l->full);
+		   "yet in this version of berth",
+		   l->full);
 	berth_error_hint(err, "\"%s?isolation=none\" makes one without isolation", l->full);
 	return BERTH_E_INVALID;
 }
@@ -93,7 +95,7 @@ static int start(struct local *l, bool create, bool *ret_created, struct berth_e
 		return 0;
 	}
 	if (create)
-		(void)!local_sweep_trash(l, NULL, NULL);	/* what is left is for the next one */
+		(void)!local_sweep_trash(l, NULL, NULL); /* what is left is for the next one */
 	do {
 		auto_close int lock = -1;
 
@@ -134,7 +136,8 @@ int local_start_agent(void *handle, const char *dir, struct berth_error *err)
 	return start_dir(l, dir, err);
 }
 
-/* ── stopping ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── stopping
+ * ──────────────────────────────────────────────────────────────────────────────────────── */
 
 static int end_one(struct local *l, const char *dir, void *arg, struct berth_error *err)
 {
@@ -174,17 +177,19 @@ int local_stop(void *handle, struct berth_error *err)
 	if (rc == 0)
 		rc = end_all(l, false, err);
 	if (rc < 0 && !was_stopped)
-		(void)!local_mark(l, "stopped", false, NULL);	/* it runs, so it is not stopped */
+		(void)!local_mark(l, "stopped", false, NULL); /* it runs, so it is not stopped */
 	return rc;
 }
 
-/* ── destroying ────────────────────────────────────────────────────────────────────────────────────── */
+/* ── destroying
+ * ────────────────────────────────────────────────────────────────────────────────────── */
 
-/* A berth directory outside of the sandbox's folder: what berth made there goes, the rest is not ours. */
+/* A berth directory outside of the sandbox's folder: what berth made there goes, the rest is not
+ * ours. */
 static int remove_outside(struct local *l, const char *dir, void *arg, struct berth_error *err)
 {
-	static const char *const ours[] = {"init.sock", "init.lock", "incarnation", "x", "s", "store",
-					   "app", "tmp"};
+	static const char *const ours[] = {"init.sock", "init.lock", "incarnation", "x",
+					   "s",         "store",     "app",         "tmp"};
 	size_t n = strlen(l->base);
 	auto_close int fd = -1;
 	int rc = 0;
@@ -198,7 +203,7 @@ static int remove_outside(struct local *l, const char *dir, void *arg, struct be
 		rc = remove_tree(fd, ours[i]);
 	if (rc < 0)
 		return berth_fail_errno(err, 0, -rc, "%s", dir);
-	(void)!rmdir(dir);	/* not empty: the user's */
+	(void)!rmdir(dir); /* not empty: the user's */
 	return 0;
 }
 
@@ -234,7 +239,8 @@ int local_destroy(void *handle, struct berth_error *err)
 	return local_sweep_trash(l, l->name, err);
 }
 
-/* ── info ──────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── info
+ * ──────────────────────────────────────────────────────────────────────────────────────────── */
 
 static void find_status(const struct local *l, bool alive, struct berth_provider_info *info)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The launcher without walls (isolation=none): init is a process of this machine, of our own uid, in the sandbox's home.
- * It survives us: it makes itself a daemon. The agent binary is kept once per state folder, under its hash.
+ * The launcher without walls (isolation=none): init is a process of this machine, of our own uid,
+ * in the sandbox's home. It survives us: it makes itself a daemon. The agent binary is kept once
+ * per state folder, under its hash.
  */
 #include "providers/local/local.h"
 
@@ -65,20 +66,22 @@ static int start_failed(int errfd, const char *dir, const char *how, struct bert
 
 	text[n > 0 ? n : 0] = '\0';
 	text[strcspn(text, "\n")] = '\0';
-	return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox's init for %s did not start: %s", dir,
-			  text[0] ? text : how);
+	return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox's init for %s did not start: %s",
+			  dir, text[0] ? text : how);
 }
 
 static int run_init(struct local *l, const char *agent, const char *dir, struct berth_error *err)
 {
-	/* --daemon: this process ends, with 0, when the init that it has made (or another starter's) listens. */
+	/* --daemon: this process ends, with 0, when the init that it has made (or another
+	 * starter's) listens. */
 	const char *const argv[] = {"berth-agent", "init", "--daemon", dir, NULL};
 	auto(strv_items) char **env = local_environment(l);
 	auto(child) struct child child = CHILD_INIT;
 	auto_close int errfd = -1;
 	struct child_params p = CHILD_PARAMS_INIT;
 	struct child_exit end = {0};
-	int fd, rc;
+	char how[32];
+	int rc;
 
 	errfd = fd_move_above_2(memfd_create("init-errors", MFD_CLOEXEC));
 	if (!env || errfd < 0)
@@ -94,14 +97,13 @@ static int run_init(struct local *l, const char *agent, const char *dir, struct 
 	if (rc == 0)
 		rc = child_wait(&child, START_MS, &end, err);
 	if (rc > 0)
-		return berth_fail(err, BERTH_E_TIMEOUT, "the sandbox's init for %s is not ready", dir);
+		return berth_fail(err, BERTH_E_TIMEOUT, "the sandbox's init for %s is not ready",
+				  dir);
 	if (rc < 0)
 		return rc;
-	fd = local_connect(dir, "init.sock");
-	if (fd < 0)
-		return start_failed(errfd, dir, berth_errno_text(-fd), err);
-	close(fd);
-	return 0;
+	snprintf(how, sizeof(how), "%s %d", end.signaled ? "signal" : "exit",
+		 end.signaled ? end.signal : end.code);
+	return end.signaled || end.code != 0 ? start_failed(errfd, dir, how, err) : 0;
 }
 
 static int none_start_init(struct local *l, const char *dir, struct berth_error *err)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Commands and connections of a local sandbox without walls: processes of this machine with the sandbox's environment and home.
- * They are nobody's executions: what they leave in the background lives on.
+ * Commands and connections of a local sandbox without walls: processes of this machine with the
+ * sandbox's environment and home. They are nobody's executions: what they leave in the background
+ * lives on.
  */
 #include "providers/local/local.h"
 
@@ -27,9 +28,11 @@
 /* A socket whose listener does not accept any more does not hold us up for longer. */
 #define CONNECT_SEC 10
 
-/* ── environment ───────────────────────────────────────────────────────────────────────────────────── */
+/* ── environment
+ * ───────────────────────────────────────────────────────────────────────────────────── */
 
-/* The name of our uid in /etc/passwd, read by hand: NSS would load libraries into somebody's process. Owned by caller. */
+/* The name of our uid in /etc/passwd, read by hand: NSS would load libraries into somebody's
+ * process. Owned by caller. */
 static char *user_name(void)
 {
 	auto_free char *text = NULL;
@@ -55,7 +58,8 @@ char **local_environment(const struct local *l)
 	auto_free char *user = user_name();
 
 	if (!user ||
-	    strv_add(&env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin") < 0 ||
+	    strv_add(&env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin") <
+		    0 ||
 	    strv_addf(&env, "HOME=%s", l->home) < 0 || strv_addf(&env, "USER=%s", user) < 0 ||
 	    strv_add(&env, "TMPDIR=/tmp") < 0 || strv_add(&env, "LANG=C.UTF-8") < 0)
 		return NULL;
@@ -63,7 +67,8 @@ char **local_environment(const struct local *l)
 }
 BERTH_DEFINE_AUTO_PTR(strv_items, char **, strv_free_items);
 
-/* ── connections ───────────────────────────────────────────────────────────────────────────────────── */
+/* ── connections
+ * ───────────────────────────────────────────────────────────────────────────────────── */
 
 int local_connect(const char *dir, const char *name)
 {
@@ -77,7 +82,8 @@ int local_connect(const char *dir, const char *name)
 		dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 		if (dirfd < 0)
 			return -errno;
-		n = snprintf(sun.sun_path, sizeof(sun.sun_path), "/proc/self/fd/%d/%s", dirfd, name);
+		n = snprintf(sun.sun_path, sizeof(sun.sun_path), "/proc/self/fd/%d/%s", dirfd,
+			     name);
 		if (n < 0 || (size_t)n >= sizeof(sun.sun_path))
 			return -ENAMETOOLONG;
 	}
@@ -98,7 +104,8 @@ bool local_init_alive(const char *dir)
 	return fd >= 0 && fd_lock_test(fd) == 1;
 }
 
-int local_open_agent(void *handle, const char *dir, struct berth_stream *ret, struct berth_error *err)
+int local_open_agent(void *handle, const char *dir, struct berth_stream *ret,
+		     struct berth_error *err)
 {
 	struct local *l = handle;
 	int fd, rc = local_load(l, err);
@@ -109,8 +116,8 @@ int local_open_agent(void *handle, const char *dir, struct berth_stream *ret, st
 		return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox %s is stopped", l->full);
 	fd = local_connect(dir, "init.sock");
 	if (fd == -ECONNREFUSED || fd == -ENOENT || fd == -ENOTDIR)
-		return berth_fail(err, BERTH_E_UNAVAILABLE,
-				  "no init runs in the sandbox %s for %s", l->full, dir);
+		return berth_fail(err, BERTH_E_UNAVAILABLE, "no init runs in the sandbox %s for %s",
+				  l->full, dir);
 	if (fd == -EAGAIN)
 		return berth_fail(err, BERTH_E_UNAVAILABLE,
 				  "the init of the sandbox %s does not answer", l->full);
@@ -120,7 +127,8 @@ int local_open_agent(void *handle, const char *dir, struct berth_stream *ret, st
 	return 0;
 }
 
-/* ── commands ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── commands
+ * ──────────────────────────────────────────────────────────────────────────────────────── */
 
 static int spawn(const struct local *l, const char *const *argv, const struct child_fd *fds,
 		 size_t n_fds, struct child *ret, struct berth_error *err)
@@ -228,15 +236,16 @@ static void feed(struct run *r)
 	ssize_t n;
 
 	nosig_begin(&guard);
-	n = RETRY_EINTR(write(r->in, (const uint8_t *)r->io->input + r->sent,
-			      r->io->input_len - r->sent));
+	n = RETRY_EINTR(
+		write(r->in, (const uint8_t *)r->io->input + r->sent, r->io->input_len - r->sent));
 	if (n > 0)
 		r->sent += (size_t)n;
 	if ((n < 0 && errno != EAGAIN) || r->sent == r->io->input_len)
-		fd_close(&r->in);	/* one that does not read its input is not our failure */
+		fd_close(&r->in); /* one that does not read its input is not our failure */
 }
 
-/* Until the process has ended and what is in the pipes is read: what it left in the background may hold them open. */
+/* Until the process has ended and what is in the pipes is read: what it left in the background may
+ * hold them open. */
 static int carry(struct run *r, int64_t deadline_ns, struct berth_error *err)
 {
 	bool ended = false;
@@ -295,8 +304,8 @@ static int run_command(struct local *l, const char *const *argv, struct berth_ex
 	}
 	if (rc < 0)
 		return rc;
-	rc = spawn(l, argv, (struct child_fd[]){{out_w, 1}, {err_w, 2}, {in_r, 0}}, in_r >= 0 ? 3 : 2,
-		   &child, err);
+	rc = spawn(l, argv, (struct child_fd[]){{out_w, 1}, {err_w, 2}, {in_r, 0}},
+		   in_r >= 0 ? 3 : 2, &child, err);
 	if (rc < 0)
 		return rc;
 	fd_close(&in_r);
@@ -307,7 +316,8 @@ static int run_command(struct local *l, const char *const *argv, struct berth_ex
 	r->pidfd = child.pidfd;
 	rc = carry(r, timeout_ms > 0 ? deadline_from_ms(timeout_ms) : INT64_MAX, err);
 	if (rc < 0) {
-		kill(-child.pid, SIGKILL);	/* its session; not yet reaped, so the number is its own */
+		kill(-child.pid,
+		     SIGKILL); /* its session; not yet reaped, so the number is its own */
 		return rc;
 	}
 	rc = child_wait(&child, -1, &end, err);

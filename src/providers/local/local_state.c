@@ -2,8 +2,9 @@
 /*
  * The folder of a local sandbox: its record, markers, lock, and its way out.
  *
- * Invariants: the record is the last thing that creation writes, so a folder without one is no sandbox; it never changes. Changes of
- * life are made under the lock only. A folder is renamed away before anything in it is removed.
+ * Invariants: the record is the last thing that creation writes, so a folder without one is no
+ * sandbox; it never changes. Changes of life are made under the lock only. A folder is renamed away
+ * before anything in it is removed.
  */
 #include "providers/local/local.h"
 
@@ -31,7 +32,8 @@ static char *in_base(const struct local *l, const char *name)
 	return mem_printf("%s/%s", l->base, name);
 }
 
-/* ── the record ────────────────────────────────────────────────────────────────────────────────────── */
+/* ── the record
+ * ────────────────────────────────────────────────────────────────────────────────────── */
 
 void local_unload(struct local *l)
 {
@@ -149,7 +151,8 @@ int local_create(struct local *l, struct berth_error *err)
 	return rc < 0 ? rc : local_load(l, err);
 }
 
-/* ── lock and markers ──────────────────────────────────────────────────────────────────────────────── */
+/* ── lock and markers
+ * ──────────────────────────────────────────────────────────────────────────────── */
 
 /* Is the file behind the fd still the one at the path? */
 static bool same_file(int fd, const char *path)
@@ -176,7 +179,7 @@ int local_lock(struct local *l, bool make, int *ret_fd, struct berth_error *err)
 		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 		if (fd < 0 && errno == ENOENT) {
 			if (make)
-				continue;	/* destroyed between the two */
+				continue; /* destroyed between the two */
 			return berth_fail(err, BERTH_E_NOT_FOUND, "no sandbox %s", l->full);
 		}
 		if (fd < 0)
@@ -188,7 +191,7 @@ int local_lock(struct local *l, bool make, int *ret_fd, struct berth_error *err)
 			return berth_fail_errno(err, 0, -rc, "%s: lock", path);
 		if (!same_file(fd, path))
 			continue;
-		local_unload(l);	/* what was read without the lock may be old */
+		local_unload(l); /* what was read without the lock may be old */
 		*ret_fd = TAKE_FD(fd);
 		return 0;
 	}
@@ -247,10 +250,12 @@ int local_note_boot(const struct local *l, struct berth_error *err)
 
 	if (!path)
 		return berth_fail_nomem(err);
-	return write_file_atomic(AT_FDCWD, path, now ? now : "", now ? strlen(now) : 0, 0600, 0, err);
+	return write_file_atomic(AT_FDCWD, path, now ? now : "", now ? strlen(now) : 0, 0600, 0,
+				 err);
 }
 
-/* ── berth directories ─────────────────────────────────────────────────────────────────────────────── */
+/* ── berth directories
+ * ─────────────────────────────────────────────────────────────────────────────── */
 
 char *local_default_dir(const struct local *l)
 {
@@ -289,7 +294,8 @@ int local_note_dir(const struct local *l, const char *dir, struct berth_error *e
 	return 0;
 }
 
-int local_each_dir(const struct local *l, int (*fn)(struct local *l, const char *dir, void *arg, struct berth_error *err),
+int local_each_dir(const struct local *l,
+		   int (*fn)(struct local *l, const char *dir, void *arg, struct berth_error *err),
 		   void *arg, struct berth_error *err)
 {
 	auto_free char *path = in_base(l, "dirs");
@@ -313,7 +319,8 @@ int local_each_dir(const struct local *l, int (*fn)(struct local *l, const char 
 	return rc;
 }
 
-/* ── the way out ───────────────────────────────────────────────────────────────────────────────────── */
+/* ── the way out
+ * ───────────────────────────────────────────────────────────────────────────────────── */
 
 int local_discard(struct local *l, struct berth_error *err)
 {
@@ -322,7 +329,7 @@ int local_discard(struct local *l, struct berth_error *err)
 	char random[17];
 	int rc;
 
-	gone = mem_printf("%s-%s-%s", l->root, l->name, random_name(random, 16));
+	gone = mem_printf("local-%s-%s", l->name, random_name(random, 16));
 	if (!trash || !gone)
 		return berth_fail_nomem(err);
 	rc = mkdir_p(AT_FDCWD, trash, 0700);
@@ -333,7 +340,8 @@ int local_discard(struct local *l, struct berth_error *err)
 		return berth_fail_errno(err, 0, errno, "%s", l->base);
 	local_unload(l);
 	rc = remove_tree(fd, gone);
-	return rc < 0 ? berth_fail_errno(err, 0, -rc, "%s/%s could not be removed", trash, gone) : 0;
+	return rc < 0 ? berth_fail_errno(err, 0, -rc, "%s/%s could not be removed", trash, gone)
+		      : 0;
 }
 
 int local_sweep_trash(const struct local *l, const char *name, struct berth_error *err)
@@ -343,7 +351,7 @@ int local_sweep_trash(const struct local *l, const char *name, struct berth_erro
 	struct dirent *e;
 	int rc = 0;
 
-	prefix = name ? mem_printf("%s-%s-", l->root, name) : mem_printf("%s-", l->root);
+	prefix = name ? mem_printf("local-%s-", name) : mem_strdup("local-");
 	if (!trash || !prefix)
 		return berth_fail_nomem(err);
 	d = opendir(trash);

@@ -2,8 +2,9 @@
 #ifndef BERTH_TESTS_SYNTHETIC_H
 #define BERTH_TESTS_SYNTHETIC_H
 /*
- * Records that no agent made: written entry by entry in the test's own directory, and a small supervisor process that holds the lock,
- * answers WATCH on the control socket, and does what the test tells it over a pipe.
+ * Records that no agent made: written entry by entry in the test's own directory, and a small
+ * supervisor process that holds the lock, answers WATCH on the control socket, and does what the
+ * test tells it over a pipe.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -21,7 +22,8 @@
 #include "wire/journal.h"
 #include "wire/spec.h"
 
-/* ── a driver whose berth directory is ./berth ─────────────────────────────────────────────────────── */
+/* ── a driver whose berth directory is ./berth
+ * ─────────────────────────────────────────────────────── */
 
 static enum berth_sandbox_status syn_status = BERTH_SANDBOX_RUNNING;
 
@@ -30,7 +32,9 @@ static int syn_attach(const struct berth_sandbox_spec *spec, void **ret, struct 
 	*ret = NULL;
 	return 0;
 }
-static void syn_release(void *h) {}
+static void syn_release(void *h)
+{
+}
 static int syn_info(void *h, struct berth_provider_info *ret, struct berth_error *err)
 {
 	ret->status = syn_status;
@@ -45,13 +49,20 @@ static int syn_open_dir(void *h, const char *dir, int *ret, struct berth_error *
 	*ret = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return *ret < 0 ? berth_fail(err, BERTH_E_NOT_FOUND, "no %s", dir) : 0;
 }
-static int syn_open_agent(void *h, const char *dir, struct berth_stream *ret, struct berth_error *err)
+static int syn_open_agent(void *h, const char *dir, struct berth_stream *ret,
+			  struct berth_error *err)
 {
 	return berth_fail(err, BERTH_E_UNAVAILABLE, "no agent here");
 }
 static const struct berth_provider_ops syn_ops = {
-	.abi = BERTH_PROVIDER_ABI, .name = "syn", .attach = syn_attach, .release = syn_release,
-	.info = syn_info, .home = syn_home, .open_dir = syn_open_dir, .open_agent = syn_open_agent,
+	.abi = BERTH_PROVIDER_ABI,
+	.name = "syn",
+	.attach = syn_attach,
+	.release = syn_release,
+	.info = syn_info,
+	.home = syn_home,
+	.open_dir = syn_open_dir,
+	.open_agent = syn_open_agent,
 };
 static const struct berth_provider_ops *const syn_drivers[] = {&syn_ops};
 
@@ -72,7 +83,8 @@ static void syn_close(struct berth_sandbox *s)
 	berth_free(syn_b);
 }
 
-/* ── records ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── records
+ * ───────────────────────────────────────────────────────────────────────────────────────── */
 
 struct syn {
 	int dirfd, jfd;
@@ -197,7 +209,8 @@ static void syn_output(struct syn *r, int stream, const void *p, size_t n)
 	syn_word(r, stream, 0, r->len[stream]);
 }
 
-/* ── a supervisor ──────────────────────────────────────────────────────────────────────────────────── */
+/* ── a supervisor
+ * ──────────────────────────────────────────────────────────────────────────────────── */
 
 struct syn_super {
 	pid_t pid;
@@ -237,8 +250,8 @@ static bool syn_news(struct syn *r, const struct syn_conn *c, int state)
 {
 	if (wire_state_is_terminal(state))
 		return true;
-	return !c->terminal_only && ((int64_t)r->len[1] != c->out || (int64_t)r->len[2] != c->err ||
-				     state != c->state);
+	return !c->terminal_only &&
+	       ((int64_t)r->len[1] != c->out || (int64_t)r->len[2] != c->err || state != c->state);
 }
 
 /* One frame; false at the end. */

@@ -50,7 +50,7 @@ TEST(states_follow_from_journal_and_lock)
 	ASSERT_STREQ(st.message, "supervisor gone");
 	ASSERT(st.is_final);
 	syn_state(&old, WIRE_S_RUNNING);
-	old.head[16] ^= 1;	/* another boot */
+	old.head[16] ^= 1; /* another boot */
 	st = status_of(s, "old");
 	ASSERT_EQ(st.state, BERTH_UNKNOWN);
 	ASSERT_STREQ(st.message, "host rebooted");
@@ -99,7 +99,8 @@ TEST(damaged_records_are_errors_and_no_lies)
 	syn_close(s);
 }
 
-/* ── waiting ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── waiting
+ * ───────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Runs the rest in a child, so that the test can give orders while a call blocks. */
 struct waiter {
@@ -217,7 +218,7 @@ TEST(wait_for_one_without_a_control_socket_yet)
 	struct waiter w;
 	struct wait_end e;
 
-	super = syn_supervise(&r);	/* no STATE entry: starting */
+	super = syn_supervise(&r); /* no STATE entry: starting */
 	ASSERT_OK(renameat(r.dirfd, "control", r.dirfd, "later"));
 	w = wait_in_child("w", -1);
 	ASSERT(still_waits(&w));
@@ -247,7 +248,8 @@ TEST(cancel_returns_what_was_reached)
 	syn_close(s);
 }
 
-/* ── reading ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── reading
+ * ───────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Twenty bytes of head, a gap up to 90, ten bytes of ring (tail_cap 20, length 100). */
 static struct syn with_gap(const char *id, bool sealed)
@@ -258,7 +260,7 @@ static struct syn with_gap(const char *id, bool sealed)
 
 	syn_state(&r, WIRE_S_RUNNING);
 	syn_output(&r, 1, "HHHHHHHHHHhhhhhhhhhh", 20);
-	for (int i = 0; i < 20; i++)	/* offset o is at o mod 20: 80…99 are kept */
+	for (int i = 0; i < 20; i++) /* offset o is at o mod 20: 80…99 are kept */
 		ring[i] = (char)('a' + i);
 	fd = ASSERT_OK(openat(r.dirfd, "stdout.tail", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 	ASSERT_EQ(write(fd, ring, 20), 20);
@@ -327,7 +329,8 @@ TEST(a_stopped_sandbox_still_gives_its_output)
 	syn_close(s);
 }
 
-/* ── following ─────────────────────────────────────────────────────────────────────────────────────── */
+/* ── following
+ * ─────────────────────────────────────────────────────────────────────────────────────── */
 
 struct seen {
 	char text[3][4096];
@@ -475,7 +478,8 @@ TEST(follow_stops_where_it_is_told)
 	syn_close(s);
 }
 
-/* ── into fds ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── into fds
+ * ──────────────────────────────────────────────────────────────────────────────────────── */
 
 enum fd_kind { TO_FILE, TO_APPEND, TO_PIPE, TO_SOCKET, TO_NULL };
 static const char *const fd_kinds[] = {"file", "append", "pipe", "socket", "null"};
@@ -516,7 +520,8 @@ TEST(follow_writes_to_every_kind_of_fd)
 	syn_output(&r, 1, bytes, BIG);
 	syn_terminal(&r, WIRE_S_EXITED, 0);
 	for (int kind = TO_FILE; kind <= TO_NULL; kind++) {
-		SUBTEST("%s", fd_kinds[kind]) {
+		SUBTEST("%s", fd_kinds[kind])
+		{
 			struct berth_follow f;
 			struct berth_status st;
 			int fd[2] = {-1, -1}, status = 0;
@@ -593,7 +598,7 @@ TEST(a_reader_that_does_not_read_does_not_stop_a_cancel)
 	ASSERT_EQ(fd_pipe(fd, 0), 0);
 	ASSERT_EQ(fd_pipe(cancel, 0), 0);
 	pid = ASSERT_OK(fork());
-	if (pid == 0) {	/* cancels when the pipe is full, or at least has something in it */
+	if (pid == 0) { /* cancels when the pipe is full, or at least has something in it */
 		struct pollfd p = {.fd = fd[0], .events = POLLIN};
 
 		_exit(poll(&p, 1, 5000) != 1 || write(cancel[1], "x", 1) != 1);
@@ -610,7 +615,8 @@ TEST(a_reader_that_does_not_read_does_not_stop_a_cancel)
 	syn_close(s);
 }
 
-/* ── many ──────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── many
+ * ──────────────────────────────────────────────────────────────────────────────────────────── */
 
 static char listed[512];
 
@@ -665,7 +671,8 @@ TEST(only_what_has_ended_is_removed)
 	syn_close(s);
 }
 
-/* ── torture ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── torture
+ * ───────────────────────────────────────────────────────────────────────────────────────── */
 
 static int ask_everything(void *arg)
 {
@@ -724,7 +731,8 @@ TEST(a_fetched_record_is_a_status_reply)
 	ASSERT_EQ(st.stdout_bytes, 100u);
 	spec = reply_spec((struct wire_slice){p, n});
 	ASSERT_GT(spec.n, 0u);
-	ASSERT_EQ(status_from_reply((struct wire_slice){p, 20}, false, &st, NULL), BERTH_E_PROTOCOL);
+	ASSERT_EQ(status_from_reply((struct wire_slice){p, 20}, false, &st, NULL),
+		  BERTH_E_PROTOCOL);
 	free(p);
 	syn_done(&r);
 	syn_close(s);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Roads against a scripted other end: a child process that reads what it must and sends what it is told, cut at any byte. */
+/* Roads against a scripted other end: a child process that reads what it must and sends what it is
+ * told, cut at any byte. */
 #include "tap.h"
 
 #include <poll.h>
@@ -70,7 +71,8 @@ struct peer {
 	int fd;
 };
 
-static struct peer peer_start(const void *bytes, size_t n, bool one_by_one, bool stay, bool read_all)
+static struct peer peer_start(const void *bytes, size_t n, bool one_by_one, bool stay,
+			      bool read_all)
 {
 	struct peer p;
 	int pair[2];
@@ -287,11 +289,12 @@ TEST(an_older_agent_is_told_apart)
 TEST(what_is_no_agent_is_a_protocol_error)
 {
 	static const char *const others[] = {"HTTP/1.1 400 Bad Request\r\n\r\n",
-					     "SSH-2.0-OpenSSH_9.2p1 Debian\r\n", "\0\0\0\0\0\1\0\0"};
+					     "SSH-2.0-OpenSSH_9.2p1 Debian\r\n",
+					     "\0\0\0\0\0\1\0\0"};
 
 	for (size_t i = 0; i < ARRAY_LEN(others); i++) {
-		struct peer p = peer_start(others[i], i == 2 ? 8 : strlen(others[i]), false, true,
-					   true);
+		struct peer p =
+			peer_start(others[i], i == 2 ? 8 : strlen(others[i]), false, true, true);
 		struct road *r = road_to(&p);
 		struct berth_error err = BERTH_ERROR_INIT;
 		size_t got = 0;

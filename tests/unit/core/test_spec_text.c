@@ -27,13 +27,15 @@ static const struct {
 	{"local:x?a=%4", "two hexadecimal digits"},
 	{"local:x?a=%zz", "two hexadecimal digits"},
 	{"local:x?a=%00", "two hexadecimal digits"},
-	{"local:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "is not of the form"},
+	{"local:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+	 "is not of the form"},
 };
 
 TEST(bad_specs_say_why)
 {
 	for (size_t i = 0; i < ARRAY_LEN(bad_specs); i++) {
-		SUBTEST("%s", bad_specs[i].spec) {
+		SUBTEST("%s", bad_specs[i].spec)
+		{
 			struct spec_text t = {0};
 			struct berth_error err = BERTH_ERROR_INIT;
 
@@ -64,7 +66,8 @@ TEST(good_specs_are_taken_apart)
 	ASSERT_STREQ(spec_text_get(&t, "v"), "a=b%");
 }
 
-/* ── drivers ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── drivers
+ * ───────────────────────────────────────────────────────────────────────────────────────── */
 
 static int handles;
 
@@ -100,11 +103,19 @@ static int mock_destroy(void *h, struct berth_error *err)
 
 static const struct berth_provider_key mock_keys[] = {{"size", "", true}, {NULL, NULL, false}};
 static const struct berth_provider_ops nothing = {
-	.abi = BERTH_PROVIDER_ABI, .name = "nothing", .attach = mock_attach, .release = mock_release,
+	.abi = BERTH_PROVIDER_ABI,
+	.name = "nothing",
+	.attach = mock_attach,
+	.release = mock_release,
 };
 static const struct berth_provider_ops mock = {
-	.abi = BERTH_PROVIDER_ABI, .name = "mock", .keys = mock_keys, .attach = mock_attach,
-	.release = mock_release, .execute = mock_execute, .destroy = mock_destroy,
+	.abi = BERTH_PROVIDER_ABI,
+	.name = "mock",
+	.keys = mock_keys,
+	.attach = mock_attach,
+	.release = mock_release,
+	.execute = mock_execute,
+	.destroy = mock_destroy,
 };
 static const struct berth_provider_ops *const drivers[] = {&nothing, &mock};
 
@@ -135,7 +146,7 @@ TEST(contexts_have_absolute_state)
 
 	snprintf(want, sizeof(want), "%s/state", getcwd(cwd, sizeof(cwd)));
 	ASSERT_STREQ(berth_state_dir(b), want);
-	ASSERT_EQ(access("state", F_OK), -1);	/* nothing is made before it has to be */
+	ASSERT_EQ(access("state", F_OK), -1); /* nothing is made before it has to be */
 	ASSERT_STREQ(berth_provider_at(b, 0)->name, "nothing");
 	ASSERT_STREQ(berth_provider_at(b, 1)->name, "mock");
 	ASSERT_NULL(berth_provider_at(b, 2));
@@ -196,7 +207,8 @@ TEST(unknown_names_list_the_known_ones)
 	ASSERT_EQ(berth_sandbox_open(b, "moon:x", NULL, 0, &s, &err), BERTH_E_INVALID);
 	ASSERT_STREQ(err.message, "unknown sandbox provider \"moon\" (known: nothing, mock)");
 	ASSERT_EQ(berth_sandbox_open(b, "mock:x?color=red", NULL, 0, &s, &err), BERTH_E_INVALID);
-	ASSERT_STREQ(err.message, "sandbox provider \"mock\" has no key \"color\" (known: size, dir)");
+	ASSERT_STREQ(err.message,
+		     "sandbox provider \"mock\" has no key \"color\" (known: size, dir)");
 	ASSERT_EQ(berth_sandbox_open(b, "mock:refused", NULL, 0, &s, &err), BERTH_E_INVALID);
 	ASSERT_EQ(berth_sandbox_open(b, "mock:x?dir=/", NULL, 0, &s, &err), BERTH_E_INVALID);
 	ASSERT_EQ(berth_sandbox_open(b, "mock:x", "", 0, &s, &err), BERTH_E_INVALID);
@@ -244,18 +256,19 @@ TEST(what_a_driver_lacks_is_named)
 				  "required for worker deploys");
 	ASSERT_EQ(berth_sandbox_require(s, BERTH_CAP_PORT_URL, "server deploys", &err),
 		  BERTH_E_UNSUPPORTED);
-	ASSERT_STREQ(err.message, "sandbox provider \"nothing\" does not support networking (port URLs), "
-				  "which is required for server deploys");
+	ASSERT_STREQ(err.message,
+		     "sandbox provider \"nothing\" does not support networking (port URLs), "
+		     "which is required for server deploys");
 	ASSERT_EQ(berth_sandbox_require(s, 0, "anything", &err), 0);
 	ASSERT_EQ(berth_status(s, "id", &st, &err), BERTH_E_UNSUPPORTED);
 	ASSERT_CONTAINS(err.message, "execute, which is required for worker deploys");
 	/* Capability comes before the id. */
 	ASSERT_EQ(berth_cancel(s, "/", -7, &st, &err), BERTH_E_UNSUPPORTED);
 
-#define LACKS(call, what)                                                                          \
-	do {                                                                                       \
-		ASSERT_EQ(call, BERTH_E_UNSUPPORTED);                                              \
-		ASSERT_STREQ(err.message, "sandbox provider \"nothing\" does not support " what);  \
+#define LACKS(call, what)                                                                         \
+	do {                                                                                      \
+		ASSERT_EQ(call, BERTH_E_UNSUPPORTED);                                             \
+		ASSERT_STREQ(err.message, "sandbox provider \"nothing\" does not support " what); \
 	} while (0)
 	LACKS(berth_sandbox_start(s, &err), "start");
 	LACKS(berth_sandbox_stop(s, &err), "stop");
@@ -333,13 +346,15 @@ TEST(destroy_tries_again_and_tells)
 	struct berth_sandbox *s = opened(b, "mock:x");
 
 	for (size_t i = 0; i < ARRAY_LEN(destroy_cases); i++) {
-		SUBTEST("%s", destroy_cases[i].name) {
+		SUBTEST("%s", destroy_cases[i].name)
+		{
 			struct berth_destroy_result d = {0};
 
 			destroys = 0;
 			destroy_fails = destroy_cases[i].fails;
 			destroy_code = destroy_cases[i].code;
-			ASSERT_EQ(berth_sandbox_destroy(s, destroy_cases[i].attempts, 0, &d, NULL), 0);
+			ASSERT_EQ(berth_sandbox_destroy(s, destroy_cases[i].attempts, 0, &d, NULL),
+				  0);
 			ASSERT_EQ(d.state, destroy_cases[i].want);
 			ASSERT_EQ(d.attempts, destroy_cases[i].want_attempts);
 			ASSERT_EQ(destroys, destroy_cases[i].want_attempts);

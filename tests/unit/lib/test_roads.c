@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every road gives the same answers, and a road that fails gives none: the fake provider's tables over one real sandbox, whole and cut at
- * every few bytes.
+ * Every road gives the same answers, and a road that fails gives none: the fake provider's tables
+ * over one real sandbox, whole and cut at every few bytes.
  */
 #include "deploytest.h"
 
@@ -27,7 +27,10 @@ static struct berth_sandbox *road(const char *fmt, ...)
 /* S is the whole sandbox, with one execution that has ended and one that runs. */
 static void begin(void)
 {
-	const char *const ended[] = {"sh", "-c", "i=0; while [ $i -lt 200 ]; do echo line $i; i=$((i+1)); done; printf '\\0\\377x' >&2; exit 3", NULL};
+	const char *const ended[] = {"sh", "-c",
+				     "i=0; while [ $i -lt 200 ]; do echo line $i; i=$((i+1)); "
+				     "done; printf '\\0\\377x' >&2; exit 3",
+				     NULL};
 	const char *const runs[] = {"sleep", "1000", NULL};
 	struct berth_deploy_request req;
 	struct berth_deploy_result res;
@@ -92,7 +95,9 @@ static int follow(struct berth_sandbox *s, const char *id, struct sink_buf *x)
 
 static int list_ids(void *arg, const struct berth_record *r)
 {
-	strcat(strcat(strcat(strcat(arg, r->status.id), "="), berth_state_name((int)r->status.state)), r->command[0]);
+	strcat(strcat(strcat(strcat(arg, r->status.id), "="),
+		      berth_state_name((int)r->status.state)),
+	       r->command[0]);
 	return 0;
 }
 
@@ -109,7 +114,8 @@ TEST_TIMEOUT(all_roads_tell_the_same, 120)
 	ASSERT_GT(direct.n[1], 1000u);
 	ASSERT_MEMEQ(direct.text[2], direct.n[2], "\0\377x", 3);
 	for (size_t i = 0; i < N_ROADS; i++) {
-		SUBTEST("%s", roads[i]) {
+		SUBTEST("%s", roads[i])
+		{
 			struct berth_sandbox *s = road("%s:t", roads[i]);
 			struct berth_read_result a, b;
 			struct berth_status st;
@@ -124,8 +130,10 @@ TEST_TIMEOUT(all_roads_tell_the_same, 120)
 			ASSERT_MEMEQ(x.text[1], x.n[1], direct.text[1], direct.n[1]);
 			ASSERT_MEMEQ(x.text[2], x.n[2], direct.text[2], direct.n[2]);
 			for (uint64_t at = 0; at < 3000; at += 700) {
-				OK(berth_read(S, "ended", BERTH_STDOUT, at, bufa, sizeof(bufa), &a, &E));
-				OK(berth_read(s, "ended", BERTH_STDOUT, at, bufb, sizeof(bufb), &b, &E));
+				OK(berth_read(S, "ended", BERTH_STDOUT, at, bufa, sizeof(bufa), &a,
+					      &E));
+				OK(berth_read(s, "ended", BERTH_STDOUT, at, bufb, sizeof(bufb), &b,
+					      &E));
 				ASSERT_MEMEQ(&b, sizeof(b), &a, sizeof(a));
 				ASSERT_MEMEQ(bufb, b.n, bufa, a.n);
 			}
@@ -150,7 +158,8 @@ TEST_TIMEOUT(every_road_launches_cancels_and_removes, 120)
 
 	begin();
 	for (size_t i = 0; i < N_ROADS; i++) {
-		SUBTEST("%s", roads[i]) {
+		SUBTEST("%s", roads[i])
+		{
 			struct berth_sandbox *s = road("%s:t", roads[i]);
 			struct berth_deploy_request req;
 			struct berth_deploy_result res;
@@ -177,11 +186,13 @@ TEST_TIMEOUT(every_road_launches_cancels_and_removes, 120)
 	}
 }
 
-/* ── exec ──────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── exec
+ * ──────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Runs a command with input; what it wrote is in *out (both streams, after one another, each with its NUL). */
-static int run(struct berth_sandbox *s, const char *const *argv, const char *input, char out[2][4096],
-	       struct berth_exec_result *res)
+/* Runs a command with input; what it wrote is in *out (both streams, after one another, each with
+ * its NUL). */
+static int run(struct berth_sandbox *s, const char *const *argv, const char *input,
+	       char out[2][4096], struct berth_exec_result *res)
 {
 	struct berth_exec_request req;
 	FILE *in = tmpfile(), *to[2] = {tmpfile(), tmpfile()};
@@ -212,7 +223,8 @@ TEST_TIMEOUT(every_road_executes, 60)
 
 	begin();
 	for (size_t i = 0; i < N_ROADS; i++) {
-		SUBTEST("%s", roads[i]) {
+		SUBTEST("%s", roads[i])
+		{
 			struct berth_sandbox *s = road("%s:t", roads[i]);
 			struct berth_exec_result res;
 			char out[2][4096];
@@ -277,9 +289,11 @@ TEST(without_input_nothing_secret_travels)
 	berth_sandbox_close(s);
 }
 
-/* ── cut roads ─────────────────────────────────────────────────────────────────────────────────────── */
+/* ── cut roads
+ * ─────────────────────────────────────────────────────────────────────────────────────── */
 
-/* One question over a road with a fault; true when it came through. Anything but the truth or an error fails the test. */
+/* One question over a road with a fault; true when it came through. Anything but the truth or an
+ * error fails the test. */
 static bool ask(const char *provider, const char *fault, int n, const char *json,
 		const struct sink_buf *direct)
 {
@@ -363,13 +377,15 @@ TEST_TIMEOUT(a_stalled_road_keeps_to_the_callers_time, 60)
 
 	begin();
 	s = road("fake-stream:t?stall=0");
-	FAILS(BERTH_E_TIMEOUT, berth_wait(s, "runs", 200, &st, &E) == 0 && st.state == BERTH_PROVIDER_UNAVAILABLE
-				       ? berth_fail(&E, BERTH_E_TIMEOUT, "unavailable in time")
-				       : E.code);
+	FAILS(BERTH_E_TIMEOUT,
+	      berth_wait(s, "runs", 200, &st, &E) == 0 && st.state == BERTH_PROVIDER_UNAVAILABLE
+		      ? berth_fail(&E, BERTH_E_TIMEOUT, "unavailable in time")
+		      : E.code);
 	berth_sandbox_close(s);
 }
 
-/* ── failing operations ────────────────────────────────────────────────────────────────────────────── */
+/* ── failing operations
+ * ────────────────────────────────────────────────────────────────────────────── */
 
 TEST(operations_fail_and_work_again)
 {
@@ -409,8 +425,9 @@ TEST(operations_fail_and_work_again)
 
 TEST(scripts_are_checked)
 {
-	static const char *const bad[] = {"fail=jump:1", "fail=start", "fail=start:x", "fail=start:1:boom",
-					  "fail=start:1:io:later", "cut=x", "slow=-1"};
+	static const char *const bad[] = {
+		"fail=jump:1",           "fail=start", "fail=start:x", "fail=start:1:boom",
+		"fail=start:1:io:later", "cut=x",      "slow=-1"};
 	char state[] = "state";
 
 	OK(berth_new(state, &B, &E));
@@ -424,10 +441,11 @@ TEST(scripts_are_checked)
 	berth_free(B);
 }
 
-/* ── sessions ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── sessions
+ * ──────────────────────────────────────────────────────────────────────────────────────── */
 
-static int session(struct berth_sandbox *s, const char *name, const char *const *argv, int in, int control,
-		   char out[4096], struct berth_exec_result *res)
+static int session(struct berth_sandbox *s, const char *name, const char *const *argv, int in,
+		   int control, char out[4096], struct berth_exec_result *res)
 {
 	struct berth_exec_request req;
 	FILE *to = tmpfile();
@@ -449,7 +467,8 @@ static int session(struct berth_sandbox *s, const char *name, const char *const 
 
 TEST(sessions_outlive_their_callers)
 {
-	const char *const cmd[] = {"sh", "-c", "echo ready; read line; echo got $line; exit 4", NULL};
+	const char *const cmd[] = {"sh", "-c", "echo ready; read line; echo got $line; exit 4",
+				   NULL};
 	struct berth_exec_control detach = {.what = 'd'}, term = {.what = 's', .a = SIGTERM};
 	struct berth_exec_result res;
 	struct berth_sandbox *s;
@@ -476,9 +495,11 @@ TEST(sessions_outlive_their_callers)
 	FAILS(BERTH_E_NOT_FOUND, session(S, "two", NULL, -1, -1, out, &res));
 	/* Signals reach it. */
 	ASSERT_EQ(write(control[1], &term, sizeof(term)), (ssize_t)sizeof(term));
-	OK(session(s, "two", (const char *const[]){"sleep", "1000", NULL}, -1, control[0], out, &res));
+	OK(session(s, "two", (const char *const[]){"sleep", "1000", NULL}, -1, control[0], out,
+		   &res));
 	ASSERT_EQ(res.signo, SIGTERM);
-	FAILS(BERTH_E_NOT_FOUND, session(S, "three", (const char *const[]){"/no/such", NULL}, -1, -1, out, &res));
+	FAILS(BERTH_E_NOT_FOUND,
+	      session(S, "three", (const char *const[]){"/no/such", NULL}, -1, -1, out, &res));
 	ASSERT_EQ(E.sys_errno, ENOENT);
 	berth_sandbox_close(s);
 }
@@ -495,7 +516,8 @@ TEST(sessions_on_command_roads_have_no_input)
 	OK(session(s, "one", (const char *const[]){"echo", "hi", NULL}, -1, -1, out, &res));
 	ASSERT_STREQ(out, "hi\n");
 	ASSERT_OK(pipe(in));
-	FAILS(BERTH_E_UNSUPPORTED, session(s, "two", (const char *const[]){"cat", NULL}, in[0], -1, out, &res));
+	FAILS(BERTH_E_UNSUPPORTED,
+	      session(s, "two", (const char *const[]){"cat", NULL}, in[0], -1, out, &res));
 	berth_sandbox_close(s);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The local provider without walls: its life, with the real agent, and what is left when somebody dies in the middle. */
+/* The local provider without walls: its life, with the real agent, and what is left when somebody
+ * dies in the middle. */
 #include "tap.h"
 
 #include <dirent.h>
@@ -167,11 +168,16 @@ static void wait_gone(pid_t pid)
 static void kill_init(struct berth_sandbox *s)
 {
 	pid_t pid = init_pid(s);
+	const char *dir = NULL;
 
 	ASSERT_GT(pid, 1);
 	road_drop_idle(s);
 	kill(pid, SIGKILL);
 	wait_gone(pid);
+	/* A child that it had just forked may hold the lock until it runs for the first time. */
+	ASSERT_EQ(sandbox_dir(s, &dir, NULL), 0);
+	for (int64_t deadline = deadline_from_ms(10000); local_init_alive(dir); usleep(1000))
+		ASSERT_LT(now_mono_ns(), deadline);
 }
 
 /* A durable session that runs `sleep SECONDS`; we do not stay. */
@@ -197,7 +203,8 @@ static void begin_session(struct berth_sandbox *s, const char *name, const char 
 	close(fds[1]);
 }
 
-/* ── creation ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── creation
+ * ──────────────────────────────────────────────────────────────────────────────────────── */
 
 TEST(without_isolation_is_asked_for_by_name)
 {
@@ -215,9 +222,11 @@ TEST(without_isolation_is_asked_for_by_name)
 	ASSERT_EQ(berth_sandbox_stop(s, &err), BERTH_E_NOT_FOUND);
 	berth_sandbox_close(s);
 	s = NULL;
-	ASSERT_EQ(berth_sandbox_open(b, "local:x?isolation=bwrap", NULL, 0, &s, &err), BERTH_E_INVALID);
+	ASSERT_EQ(berth_sandbox_open(b, "local:x?isolation=bwrap", NULL, 0, &s, &err),
+		  BERTH_E_INVALID);
 	ASSERT_CONTAINS(err.message, "not built yet");
-	ASSERT_EQ(berth_sandbox_open(b, "local:x?isolation=moat", NULL, 0, &s, &err), BERTH_E_INVALID);
+	ASSERT_EQ(berth_sandbox_open(b, "local:x?isolation=moat", NULL, 0, &s, &err),
+		  BERTH_E_INVALID);
 	ASSERT_CONTAINS(err.message, "bwrap, none");
 	ASSERT_NULL(s);
 }
@@ -271,7 +280,7 @@ TEST(a_life)
 	ASSERT(inits(0));
 	ASSERT_EQ(access("state/local/x", F_OK), -1);
 	s = opened("local:x", 0);
-	destroyed(s);	/* gone is destroyed */
+	destroyed(s); /* gone is destroyed */
 }
 
 TEST(a_stopped_one_is_left_alone)
@@ -414,7 +423,8 @@ TEST(long_paths_are_no_obstacle)
 	destroyed(s);
 }
 
-/* ── when somebody dies ────────────────────────────────────────────────────────────────────────────── */
+/* ── when somebody dies
+ * ────────────────────────────────────────────────────────────────────────────── */
 
 TEST(init_dies_and_the_truth_is_told)
 {
@@ -497,7 +507,9 @@ TEST(an_interrupted_destroy_is_finished)
 	struct berth_provider_info before = info_of(s), after;
 
 	/* As a destroyer that was killed after its first step. */
-	ASSERT_EQ(close(ASSERT_OK(open("state/local/x/destroying", O_CREAT | O_WRONLY | O_CLOEXEC, 0600))), 0);
+	ASSERT_EQ(close(ASSERT_OK(
+			  open("state/local/x/destroying", O_CREAT | O_WRONLY | O_CLOEXEC, 0600))),
+		  0);
 	ASSERT_EQ(info_of(s).status, BERTH_SANDBOX_DESTROYING);
 	berth_sandbox_close(s);
 	s = started("local:x?isolation=none");
@@ -526,7 +538,7 @@ TEST_TIMEOUT(starters_may_be_killed_at_any_time, 120)
 			s = opened("local:x?isolation=none", BERTH_OPEN_START);
 			_exit(berth_sandbox_start(s, NULL) < 0);
 		}
-		nanosleep(&t, NULL);	/* the moment of the kill is what varies here */
+		nanosleep(&t, NULL); /* the moment of the kill is what varies here */
 		kill(pid, SIGKILL);
 		waitpid(pid, &status, 0);
 		done += WIFEXITED(status);
@@ -540,7 +552,8 @@ TEST_TIMEOUT(starters_may_be_killed_at_any_time, 120)
 	}
 }
 
-/* ── commands ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── commands
+ * ──────────────────────────────────────────────────────────────────────────────────────── */
 
 static const struct {
 	const char *name;
@@ -559,7 +572,13 @@ static const struct {
 	{"exactly", {"printf", "1234567890"}, NULL, 0, 0, "1234567890", false},
 	{"not found", {"/no/such"}, NULL, 127, 0, "", false},
 	{"no program", {"/etc/passwd"}, NULL, 126, 0, "", false},
-	{"a child holds the pipe", {"sh", "-c", "sleep 1000 & printf pid"}, NULL, 0, 0, "pid", false},
+	{"a child holds the pipe",
+	 {"sh", "-c", "sleep 1000 & printf pid"},
+	 NULL,
+	 0,
+	 0,
+	 "pid",
+	 false},
 };
 
 TEST(execute_runs_commands)
@@ -568,9 +587,10 @@ TEST(execute_runs_commands)
 	uint8_t out[10], errs[10];
 
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
-		SUBTEST("%s", commands[i].name) {
-			struct berth_execute_io io = {.out = out, .out_cap = 10, .err = errs,
-						      .err_cap = 10};
+		SUBTEST("%s", commands[i].name)
+		{
+			struct berth_execute_io io = {
+				.out = out, .out_cap = 10, .err = errs, .err_cap = 10};
 			struct berth_error err = BERTH_ERROR_INIT;
 
 			io.input = commands[i].input;
@@ -594,8 +614,10 @@ TEST(execute_ends_at_its_time)
 	char seconds[32];
 
 	snprintf(seconds, sizeof(seconds), "1000.%d", (int)getpid());
-	ASSERT_EQ(provider_execute(s, (const char *const[]){"sh", "-c", "sleep \"$0\"; true", seconds, NULL},
-				   &io, 50, &err), BERTH_E_TIMEOUT);
+	ASSERT_EQ(provider_execute(
+			  s, (const char *const[]){"sh", "-c", "sleep \"$0\"; true", seconds, NULL},
+			  &io, 50, &err),
+		  BERTH_E_TIMEOUT);
 	ASSERT(becomes(seconds, false, 0));
 	destroyed(s);
 }
@@ -630,7 +652,8 @@ TEST(open_is_a_stream_and_closing_ends_it)
 	ASSERT_EQ(stream.rfd, -1);
 	/* One that does not care is made to end. */
 	snprintf(seconds, sizeof(seconds), "1000.%d", (int)getpid());
-	ASSERT_EQ(provider_open(s, (const char *const[]){"sleep", seconds, NULL}, &stream, NULL), 0);
+	ASSERT_EQ(provider_open(s, (const char *const[]){"sleep", seconds, NULL}, &stream, NULL),
+		  0);
 	ASSERT(becomes(seconds, false, 1));
 	berth_stream_close(&stream);
 	ASSERT(becomes(seconds, false, 0));
