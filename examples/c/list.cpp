@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace
+{
 
 struct Execution {
 	std::string id, state;
@@ -28,8 +29,14 @@ int collect(void *arg, const berth_record *record)
 }
 
 struct Free {
-	void operator()(berth *b) const { berth_free(b); }
-	void operator()(berth_sandbox *s) const { berth_sandbox_close(s); }
+	void operator()(berth *b) const
+	{
+		berth_free(b);
+	}
+	void operator()(berth_sandbox *s) const
+	{
+		berth_sandbox_close(s);
+	}
 };
 
 int complain(const berth_error &err)

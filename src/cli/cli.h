@@ -3,7 +3,7 @@
 #define BERTH_CLI_CLI_H
 /*
  * What the files of the command line share. One process runs one verb, so the parsed command line
- * is one global, `cli`, and each verb's option values are statics of its own file.
+ * is one global, `cli`, and each verb's option values are static variables of its own file.
  *
  * Verbs and options are declared once, in tables: parsing, --help, the manual page and the
  * completions of bash, zsh and fish all come out of them (gen.c).
@@ -27,24 +27,24 @@ enum opt_kind {
 };
 
 enum opt_flag {
-	OPT_ZERO = 1,  /* 0 is allowed where the kind refuses it */
-	OPT_NONE = 2,  /* the word "none" is -1 */
-	OPT_ONCE = 4,  /* a second use is an error; otherwise the last one counts */
-	OPT_FILE = 8,  /* the value is a file (completion) */
-	OPT_DIR = 16,  /* the value is a directory */
+	OPT_ZERO = 1,   /* 0 is allowed where the kind refuses it */
+	OPT_NONE = 2,   /* the word "none" is -1 */
+	OPT_ONCE = 4,   /* a second use is an error; otherwise the last one counts */
+	OPT_FILE = 8,   /* the value is a file (completion) */
+	OPT_DIR = 16,   /* the value is a directory */
 	OPT_PLAIN = 32, /* a size without units in its help */
 };
 
 struct cli_opt {
 	const char *name; /* long, without "--"; NULL ends a table */
-	char letter;	  /* short, or 0 */
+	char letter;      /* short, or 0 */
 	enum opt_kind kind;
-	unsigned flags;	     /* enum opt_flag */
+	unsigned flags;      /* enum opt_flag */
 	const char *arg;     /* what the value is called in help, NULL for flags */
 	const char *choices; /* "a|b": only these values; NULL: any */
 	const char *help;    /* one line, no full stop */
 	const char *deflt;   /* shown in help, NULL: none */
-	void *value;	     /* what `kind` says; OPT_LIST: struct opt_list */
+	void *value;         /* what `kind` says; OPT_LIST: struct opt_list */
 };
 
 /* Uses of list options in the order of the command line. */
@@ -72,11 +72,11 @@ struct cli_verb {
 	const char *summary; /* one line */
 	const char *text;    /* paragraphs of the manual page, in roff with \n between lines */
 	const struct cli_opt *const *options; /* tables, NULL at the end; may be NULL */
-	const struct cli_verb *subs;	      /* verbs below this one, ends with a NULL name */
+	const struct cli_verb *subs;          /* verbs below this one, ends with a NULL name */
 	unsigned flags;
 	unsigned min_args, max_args;
 	const char *const *arg_names; /* for "no DIR given"; max_args of them */
-	int (*run)(void);	      /* the exit code */
+	int (*run)(void);             /* the exit code */
 };
 
 extern const struct cli_verb cli_verbs[];
@@ -91,7 +91,7 @@ struct cli {
 	const char *sandbox_spec, *remote_dir, *state_dir;
 	bool json, quiet, verbose, help, version;
 	bool json_given; /* the option itself; json may be set by looking ahead */
-	bool watching;	 /* as VERB_WATCHES, for logs -f */
+	bool watching;   /* as VERB_WATCHES, for logs -f */
 
 	const char **args; /* positional arguments */
 	size_t n_args;
@@ -114,8 +114,8 @@ int cli_parse(int argc, char **argv) attr_warn_unused;
 int cli_open_context(void) attr_warn_unused;
 int cli_open(unsigned flags) attr_warn_unused;
 /* A second handle to the same sandbox, in a forked child that must leave the first one alone. */
-int cli_reopen(struct berth **ret_b, struct berth_sandbox **ret_s, struct berth_error *err)
-	attr_warn_unused;
+int cli_reopen(struct berth **ret_b, struct berth_sandbox **ret_s,
+	       struct berth_error *err) attr_warn_unused;
 /* "PROVIDER:NAME" of the open sandbox. */
 const char *cli_sandbox_name(void);
 
@@ -216,8 +216,7 @@ struct deploy_parts {
 	struct request_input input;
 };
 /* Checks what can be checked here and fills the request; 0 or 2. parts own what req borrows. */
-int deploy_request(struct berth_deploy_request *req, struct deploy_parts *parts)
-	attr_warn_unused;
+int deploy_request(struct berth_deploy_request *req, struct deploy_parts *parts) attr_warn_unused;
 void deploy_parts_done(struct deploy_parts *parts);
 
 /* A usage error unless @id is an execution id. 0 or 2. */

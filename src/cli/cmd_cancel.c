@@ -4,8 +4,12 @@
 
 static int64_t grace_ms = -1;
 const struct cli_opt cancel_options[] = {
-	{.name = "grace", .kind = OPT_DURATION, .flags = OPT_ZERO, .arg = "DUR",
-	 .deflt = "the recorded one", .help = "between TERM and KILL; 0 kills at once",
+	{.name = "grace",
+	 .kind = OPT_DURATION,
+	 .flags = OPT_ZERO,
+	 .arg = "DUR",
+	 .deflt = "the recorded one",
+	 .help = "between TERM and KILL; 0 kills at once",
 	 .value = &grace_ms},
 	{0},
 };

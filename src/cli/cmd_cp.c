@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * berth cp SRC DST: one side is in the sandbox, as :PATH (from its home) or ID:REL (in an
- * execution's working view). As with docker cp, what has a '/' before its first ':' is local; where the
- * copy lands is the library's to say (berth_copy_in).
+ * execution's working view). As with docker cp, what has a '/' before its first ':' is local; where
+ * the copy lands is the library's to say (berth_copy_in).
  */
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +55,8 @@ int cmd_cp(void)
 	if (r)
 		return r;
 	if (from.remote)
-		r = berth_copy_out(cli.sandbox, *from.id ? from.id : NULL, from.path, to.path, &err);
+		r = berth_copy_out(cli.sandbox, *from.id ? from.id : NULL, from.path, to.path,
+				   &err);
 	else
 		r = berth_copy_in(cli.sandbox, from.path, *to.id ? to.id : NULL, to.path, &err);
 	return r < 0 ? cli_fail(&err) : print_ok();

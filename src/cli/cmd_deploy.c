@@ -5,8 +5,11 @@
 #include "cli/cli.h"
 
 const struct cli_opt deploy_only_options[] = {
-	{.name = "id", .kind = OPT_STRING, .arg = "ID",
-	 .help = "the caller's name for the execution (required)", .value = &deploy_values.id},
+	{.name = "id",
+	 .kind = OPT_STRING,
+	 .arg = "ID",
+	 .help = "the caller's name for the execution (required)",
+	 .value = &deploy_values.id},
 	{0},
 };
 

@@ -30,25 +30,52 @@ static struct {
 } o = {.grace = -1};
 
 const struct cli_opt exec_options[] = {
-	{.name = "interactive", .letter = 'i', .kind = OPT_FLAG,
+	{.name = "interactive",
+	 .letter = 'i',
+	 .kind = OPT_FLAG,
 	 .help = "pass stdin on; without it the command's stdin is empty",
 	 .value = &o.interactive},
-	{.name = "tty", .letter = 't', .kind = OPT_FLAG, .help = "give it a terminal",
+	{.name = "tty",
+	 .letter = 't',
+	 .kind = OPT_FLAG,
+	 .help = "give it a terminal",
 	 .value = &o.tty},
-	{.name = "workdir", .letter = 'w', .kind = OPT_STRING, .arg = "DIR",
-	 .deflt = "the sandbox's home", .help = "working directory in the sandbox",
+	{.name = "workdir",
+	 .letter = 'w',
+	 .kind = OPT_STRING,
+	 .arg = "DIR",
+	 .deflt = "the sandbox's home",
+	 .help = "working directory in the sandbox",
 	 .value = &o.workdir},
-	{.name = "timeout", .kind = OPT_DURATION, .arg = "DUR", .deflt = "none",
-	 .help = "end all that it started after this time (exit 124)", .value = &o.timeout},
-	{.name = "grace", .kind = OPT_DURATION, .flags = OPT_ZERO, .arg = "DUR", .deflt = "5s",
-	 .help = "between TERM and KILL; 0 kills at once", .value = &o.grace},
-	{.name = "session", .kind = OPT_STRING, .arg = "NAME",
-	 .help = "a durable session: it goes on when this berth does not", .value = &o.session},
-	{.name = "attach", .kind = OPT_STRING, .arg = "NAME",
+	{.name = "timeout",
+	 .kind = OPT_DURATION,
+	 .arg = "DUR",
+	 .deflt = "none",
+	 .help = "end all that it started after this time (exit 124)",
+	 .value = &o.timeout},
+	{.name = "grace",
+	 .kind = OPT_DURATION,
+	 .flags = OPT_ZERO,
+	 .arg = "DUR",
+	 .deflt = "5s",
+	 .help = "between TERM and KILL; 0 kills at once",
+	 .value = &o.grace},
+	{.name = "session",
+	 .kind = OPT_STRING,
+	 .arg = "NAME",
+	 .help = "a durable session: it goes on when this berth does not",
+	 .value = &o.session},
+	{.name = "attach",
+	 .kind = OPT_STRING,
+	 .arg = "NAME",
 	 .help = "reattach to a durable session instead of starting a command",
 	 .value = &o.attach},
-	{.name = "status-file", .kind = OPT_STRING, .flags = OPT_FILE, .arg = "FILE",
-	 .help = "write the state or the error here, as JSON", .value = &cli.status_file_given},
+	{.name = "status-file",
+	 .kind = OPT_STRING,
+	 .flags = OPT_FILE,
+	 .arg = "FILE",
+	 .help = "write the state or the error here, as JSON",
+	 .value = &cli.status_file_given},
 	{0},
 };
 
@@ -121,8 +148,8 @@ static void take_signals(void)
 {
 	static const int passed[] = {SIGINT, SIGTERM, SIGHUP};
 	static const int tty[] = {SIGWINCH, SIGCONT, SIGTSTP};
-	static const int fatal[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGALRM,
-				    SIGUSR1, SIGUSR2};
+	static const int fatal[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGILL,
+				    SIGFPE,  SIGALRM, SIGUSR1, SIGUSR2};
 	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 
 	sigemptyset(&sa.sa_mask);

@@ -32,19 +32,39 @@ static struct {
 } o = {.lines = -1, .offset = -1};
 
 const struct cli_opt logs_options[] = {
-	{.name = "stream", .kind = OPT_STRING, .arg = "stdout|stderr", .choices = "stdout|stderr",
+	{.name = "stream",
+	 .kind = OPT_STRING,
+	 .arg = "stdout|stderr",
+	 .choices = "stdout|stderr",
 	 .help = "only this stream, on stdout; without it each goes to its own fd",
 	 .value = &o.stream},
-	{.name = "follow", .letter = 'f', .kind = OPT_FLAG,
-	 .help = "go on to the end of the execution and exit as it did", .value = &o.follow},
-	{.name = "lines", .letter = 'n', .kind = OPT_COUNT, .flags = OPT_ZERO, .arg = "LINES",
-	 .help = "begin this many lines before the end, per stream", .value = &o.lines},
-	{.name = "offset", .kind = OPT_SIZE, .flags = OPT_ZERO, .arg = "N",
-	 .help = "begin at this byte, counted from the stream's beginning", .value = &o.offset},
-	{.name = "max-bytes", .kind = OPT_SIZE, .arg = "N", .deflt = "no limit; 1M with --json",
+	{.name = "follow",
+	 .letter = 'f',
+	 .kind = OPT_FLAG,
+	 .help = "go on to the end of the execution and exit as it did",
+	 .value = &o.follow},
+	{.name = "lines",
+	 .letter = 'n',
+	 .kind = OPT_COUNT,
+	 .flags = OPT_ZERO,
+	 .arg = "LINES",
+	 .help = "begin this many lines before the end, per stream",
+	 .value = &o.lines},
+	{.name = "offset",
+	 .kind = OPT_SIZE,
+	 .flags = OPT_ZERO,
+	 .arg = "N",
+	 .help = "begin at this byte, counted from the stream's beginning",
+	 .value = &o.offset},
+	{.name = "max-bytes",
+	 .kind = OPT_SIZE,
+	 .arg = "N",
+	 .deflt = "no limit; 1M with --json",
 	 .help = "read at most this many bytes (of each stream; with --json of each object)",
 	 .value = &o.max_bytes},
-	{.name = "wake", .kind = OPT_FLAG, .help = "resume a stopped sandbox; never creates one",
+	{.name = "wake",
+	 .kind = OPT_FLAG,
+	 .help = "resume a stopped sandbox; never creates one",
 	 .value = &o.wake},
 	{0},
 };
@@ -150,7 +170,7 @@ static int begin(uint64_t offset[3], struct berth_error *err)
 struct raw {
 	uint64_t left[3]; /* of --max-bytes */
 	int fd[3];
-	unsigned open;	/* streams that still want bytes */
+	unsigned open; /* streams that still want bytes */
 	int sys_errno; /* a write that failed */
 };
 
@@ -327,8 +347,8 @@ static int logs_json(enum berth_output s, uint64_t offset)
 int cmd_logs(void)
 {
 	struct berth_error err = BERTH_ERROR_INIT;
-	enum berth_output only = o.stream && !strcmp(o.stream, "stderr") ? BERTH_STDERR
-									  : BERTH_STDOUT;
+	enum berth_output only =
+		o.stream && !strcmp(o.stream, "stderr") ? BERTH_STDERR : BERTH_STDOUT;
 	unsigned streams = o.stream ? 1u << only : 1u << BERTH_STDOUT | 1u << BERTH_STDERR;
 	uint64_t offset[3] = {0};
 	int r = check_id(id());

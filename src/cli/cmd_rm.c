@@ -7,8 +7,12 @@
 
 static int64_t older_ms;
 const struct cli_opt prune_options[] = {
-	{.name = "older-than", .kind = OPT_DURATION, .arg = "DUR", .deflt = "every ended one",
-	 .help = "only records that ended at least this long ago", .value = &older_ms},
+	{.name = "older-than",
+	 .kind = OPT_DURATION,
+	 .arg = "DUR",
+	 .deflt = "every ended one",
+	 .help = "only records that ended at least this long ago",
+	 .value = &older_ms},
 	{0},
 };
 

@@ -26,22 +26,31 @@
 
 static bool remove_after;
 const struct cli_opt run_options[] = {
-	{.name = "id", .kind = OPT_STRING, .arg = "ID", .deflt = "generated; -v prints it",
-	 .help = "the caller's name for the execution", .value = &deploy_values.id},
-	{.name = "rm", .kind = OPT_FLAG, .help = "remove the record afterwards",
+	{.name = "id",
+	 .kind = OPT_STRING,
+	 .arg = "ID",
+	 .deflt = "generated; -v prints it",
+	 .help = "the caller's name for the execution",
+	 .value = &deploy_values.id},
+	{.name = "rm",
+	 .kind = OPT_FLAG,
+	 .help = "remove the record afterwards",
 	 .value = &remove_after},
-	{.name = "status-file", .kind = OPT_STRING, .flags = OPT_FILE, .arg = "FILE",
+	{.name = "status-file",
+	 .kind = OPT_STRING,
+	 .flags = OPT_FILE,
+	 .arg = "FILE",
 	 .help = "write the state or the error here, as the JSON that other verbs print",
 	 .value = &cli.status_file_given},
 	{0},
 };
 
 static struct {
-	int pipe[2];			  /* numbers of signals, one byte each */
-	int epoll;			  /* the pipe and stdout */
+	int pipe[2];                      /* numbers of signals, one byte each */
+	int epoll;                        /* the pipe and stdout */
 	volatile sig_atomic_t may_launch; /* what was asked may run from now on */
-	int asked;			  /* INT and TERM so far */
-	int code;			  /* exit code that they or the reader ask for */
+	int asked;                        /* INT and TERM so far */
+	int code;                         /* exit code that they or the reader ask for */
 	bool reader_gone, left;
 	bool watching_stdout;
 	int null_fd;
@@ -63,7 +72,8 @@ static void on_signal(int signo)
 	errno = saved;
 }
 
-/* HUP stays ignored under nohup(1). INT is taken even where a shell ignored it for its background. */
+/* HUP stays ignored under nohup(1). INT is taken even where a shell ignored it for its background.
+ */
 static void take_signals(void)
 {
 	static const int list[] = {SIGINT, SIGTERM, SIGHUP};
@@ -82,7 +92,8 @@ static int prepare(void)
 {
 	struct berth_error err = BERTH_ERROR_INIT;
 	struct epoll_event on_pipe = {.events = EPOLLIN};
-	struct epoll_event on_stdout = {.events = 0, .data.u32 = 1}; /* ERR and HUP are always told */
+	struct epoll_event on_stdout = {.events = 0,
+					.data.u32 = 1}; /* ERR and HUP are always told */
 	int r = fd_pipe(run.pipe, O_NONBLOCK);
 
 	if (r < 0) {
@@ -269,8 +280,8 @@ static int finish(const struct berth_status *st)
 
 	tell_end(st);
 	status_file_state(st);
-	if (remove_after && st->is_final && !(st->state == BERTH_FAILED &&
-					      strcmp(st->phase, "launch") != 0) &&
+	if (remove_after && st->is_final &&
+	    !(st->state == BERTH_FAILED && strcmp(st->phase, "launch") != 0) &&
 	    berth_remove(cli.sandbox, st->id, &err) < 0)
 		fprintf(stderr, "berth: run: --rm: %s\n", err.message);
 	if (run.reader_gone || (run.code && st->state != BERTH_EXITED))

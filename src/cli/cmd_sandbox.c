@@ -12,19 +12,28 @@
 
 static int64_t attempts = 3, delay_ms = 250;
 const struct cli_opt destroy_options[] = {
-	{.name = "attempts", .kind = OPT_COUNT, .arg = "N", .deflt = "3",
-	 .help = "how often it is tried", .value = &attempts},
-	{.name = "delay", .kind = OPT_DURATION, .flags = OPT_ZERO, .arg = "DUR",
-	 .deflt = "250ms", .help = "between two attempts", .value = &delay_ms},
+	{.name = "attempts",
+	 .kind = OPT_COUNT,
+	 .arg = "N",
+	 .deflt = "3",
+	 .help = "how often it is tried",
+	 .value = &attempts},
+	{.name = "delay",
+	 .kind = OPT_DURATION,
+	 .flags = OPT_ZERO,
+	 .arg = "DUR",
+	 .deflt = "250ms",
+	 .help = "between two attempts",
+	 .value = &delay_ms},
 	{0},
 };
 
 static const char *status_word(enum berth_sandbox_status s)
 {
 	static const char *const words[] = {
-		[BERTH_SANDBOX_PENDING] = "pending",	   [BERTH_SANDBOX_STARTING] = "starting",
-		[BERTH_SANDBOX_RUNNING] = "running",	   [BERTH_SANDBOX_STOPPING] = "stopping",
-		[BERTH_SANDBOX_STOPPED] = "stopped",	   [BERTH_SANDBOX_DESTROYING] = "destroying",
+		[BERTH_SANDBOX_PENDING] = "pending",     [BERTH_SANDBOX_STARTING] = "starting",
+		[BERTH_SANDBOX_RUNNING] = "running",     [BERTH_SANDBOX_STOPPING] = "stopping",
+		[BERTH_SANDBOX_STOPPED] = "stopped",     [BERTH_SANDBOX_DESTROYING] = "destroying",
 		[BERTH_SANDBOX_DESTROYED] = "destroyed", [BERTH_SANDBOX_ERROR] = "error",
 	};
 

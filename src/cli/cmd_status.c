@@ -8,7 +8,9 @@
 
 static bool wake;
 const struct cli_opt status_options[] = {
-	{.name = "wake", .kind = OPT_FLAG, .help = "resume a stopped sandbox; never creates one",
+	{.name = "wake",
+	 .kind = OPT_FLAG,
+	 .help = "resume a stopped sandbox; never creates one",
 	 .value = &wake},
 	{0},
 };
@@ -47,8 +49,7 @@ static void print_human(const struct berth_status *st)
 	line_time("finished", st->finished_ms);
 	if (st->has_usage)
 		printf("%-12s user %" PRId64 " ms, system %" PRId64 " ms, memory %s\n", "usage",
-		       st->user_ms, st->system_ms,
-		       show_bytes((uint64_t)st->max_rss_bytes, rss));
+		       st->user_ms, st->system_ms, show_bytes((uint64_t)st->max_rss_bytes, rss));
 	for (size_t i = 0; i < st->n_hits; i++)
 		printf("%-12s %s (%" PRId64 " times)\n", "limit hit", st->hits[i].name,
 		       st->hits[i].count);

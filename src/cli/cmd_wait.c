@@ -10,10 +10,15 @@
 static bool wake;
 static int64_t timeout_ms = -1;
 const struct cli_opt wait_options[] = {
-	{.name = "timeout", .kind = OPT_DURATION, .arg = "DUR", .deflt = "none",
+	{.name = "timeout",
+	 .kind = OPT_DURATION,
+	 .arg = "DUR",
+	 .deflt = "none",
 	 .help = "stop waiting after this time (exit 124); the execution goes on",
 	 .value = &timeout_ms},
-	{.name = "wake", .kind = OPT_FLAG, .help = "resume a stopped sandbox; never creates one",
+	{.name = "wake",
+	 .kind = OPT_FLAG,
+	 .help = "resume a stopped sandbox; never creates one",
 	 .value = &wake},
 	{0},
 };

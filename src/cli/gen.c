@@ -215,7 +215,8 @@ static int bash(void)
 	      "\tif [[ $cur == -* || -z $verb || $verb == sandbox ]]; then\n"
 	      "\t\tCOMPREPLY=($(compgen -W \"$words $global\" -- \"$cur\"))\n"
 	      "\telse\n\t\tcase $verb in\n"
-	      "\t\trun|deploy) compopt -o filenames; COMPREPLY=($(compgen -d -- \"$cur\")) ;;\n"
+	      "\t\t"
+	      "run|deploy) compopt -o filenames; COMPREPLY=($(compgen -d -- \"$cur\")) ;;\n"
 	      "\t\tstatus|wait|logs|cancel|relaunch|rm) COMPREPLY=($(compgen -W \"$(_berth_ids)\" "
 	      "-- \"$cur\")) ;;\n"
 	      "\t\tcp) compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n"
@@ -365,10 +366,12 @@ static void fish_verb(const struct cli_verb *v, const char *path)
 
 	if (space)
 		snprintf(condition, sizeof(condition),
-			 " -n '__fish_seen_subcommand_from %.*s; and __fish_seen_subcommand_from %s'",
+			 " -n '__fish_seen_subcommand_from %.*s; and __fish_seen_subcommand_from "
+			 "%s'",
 			 (int)(space - path), path, space + 1);
 	else
-		snprintf(condition, sizeof(condition), " -n '__fish_seen_subcommand_from %s'", path);
+		snprintf(condition, sizeof(condition), " -n '__fish_seen_subcommand_from %s'",
+			 path);
 	for (size_t i = 0; v->options && v->options[i]; i++)
 		for (const struct cli_opt *o = v->options[i]; o->name; o++)
 			fish_option(o, condition);
@@ -402,10 +405,11 @@ static int fish(void)
 
 		if (!v->subs)
 			continue;
-		snprintf(condition, sizeof(condition),
-			 "__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from start "
-			 "stop destroy info ls",
-			 v->name);
+		snprintf(
+			condition, sizeof(condition),
+			"__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from start "
+			"stop destroy info ls",
+			v->name);
 		fish_names(v->subs, condition);
 	}
 	each_verb(cli_verbs, "", fish_verb);

@@ -99,8 +99,8 @@ int cmd_help_for(const char *const *names, size_t n)
 		if (!v || !v->name)
 			return cli_usage(near.best ? hint : "berth help", "unknown verb \"%s\"",
 					 cli_shown(names[i], buf));
-		snprintf(path + strlen(path), sizeof(path) - strlen(path), "%s%s",
-			 *path ? " " : "", v->name);
+		snprintf(path + strlen(path), sizeof(path) - strlen(path), "%s%s", *path ? " " : "",
+			 v->name);
 		table = v->subs;
 	}
 	if (v)

@@ -24,7 +24,7 @@ struct parse {
 	const struct cli_opt *seen[SEEN_MAX];
 	size_t n_seen;
 	const struct cli_verb *table; /* where the next verb word is looked up */
-	size_t room;		      /* argc: no list can be longer */
+	size_t room;                  /* argc: no list can be longer */
 };
 
 /* ── nearest ────────────────────────────────────────────────────────────────────────────────── */
@@ -179,11 +179,10 @@ static int bad_number(const struct cli_opt *o, const char *value, int why)
 	};
 
 	if (why == -ERANGE)
-		return cli_usage(forms[o->kind], "--%s: \"%.40s\" is out of range", o->name,
-				 value);
+		return cli_usage(forms[o->kind], "--%s: \"%.40s\" is out of range", o->name, value);
 	return cli_usage(forms[o->kind], "--%s: \"%.40s\" is no %s", o->name, value,
 			 o->kind == OPT_DURATION ? "duration"
-			 : o->kind == OPT_SIZE	 ? "size"
+			 : o->kind == OPT_SIZE   ? "size"
 						 : "number");
 }
 

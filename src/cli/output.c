@@ -136,7 +136,9 @@ const char *cli_shown(const char *arg, char buf[80])
 	size_t n = strcspn(arg, "=");
 
 	snprintf(buf, 80, "%.*s%s", (int)MIN_OF(n, (size_t)64), arg,
-		 arg[n] ? "=…" : n > 64 ? "…" : "");
+		 arg[n]   ? "=…"
+		 : n > 64 ? "…"
+			  : "");
 	return buf;
 }
 
@@ -146,8 +148,8 @@ int status_file_open(void)
 {
 	if (!cli.status_file)
 		return 0;
-	cli.status_fd = open(cli.status_file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY,
-			     0666);
+	cli.status_fd =
+		open(cli.status_file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
 	if (cli.status_fd >= 0)
 		return 0;
 	const char *path = cli.status_file;

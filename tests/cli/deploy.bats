@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# shellcheck disable=SC2016,SC2030,SC2031,SC2094,SC2154,SC2238
 # deploy: the answer, what a worker gets, the same id again, input.
 load helper
 
@@ -62,8 +63,8 @@ load helper
     for line in 'FROM_FILE=a b # c' B=file PASSED=value C=1=2 EMPTY= LANG=C.UTF-8; do
         grep -qxF -- "$line" <<<"$output"
     done
-    ! grep -q '^CALLERS=' <<<"$output"
-    ! grep -qi '^berth' <<<"$output"
+    not grep -q '^CALLERS=' <<<"$output"
+    not grep -qi '^berth' <<<"$output"
     for name in PATH HOME USER TMPDIR; do
         grep -q "^$name=." <<<"$output"
     done

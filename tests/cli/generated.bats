@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# shellcheck disable=SC2016,SC2030,SC2031,SC2094,SC2154,SC2238
 # The manual page and the completions have every verb and option, and are well-formed.
 load helper
 
@@ -19,7 +20,7 @@ setup_file() { export GEN=$BERTH_BUILD_ROOT/src/cli/cli-gen; }
 
 @test "the manual page has them all, and man is content" {
     page=$BERTH_BUILD_ROOT/man/berth.1
-    ! grep -n '@[A-Z]*@' "$page"
+    not grep -n '@[A-Z]*@' "$page"
     cmp "$page" <("$GEN" man "$BERTH_SOURCE_ROOT/man/berth.1.in")
     sed 's/\\-/-/g' "$page" >plain
     "$GEN" options | grep -e -- | while IFS= read -r line; do

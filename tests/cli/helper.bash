@@ -43,6 +43,14 @@ has() {
     return 1
 }
 
+# not CMD…: it must fail. (A plain ! would assert nothing.)
+not() {
+    if "$@"; then
+        printf 'succeeded: %s\n' "$*" >&2
+        return 1
+    fi
+}
+
 # code N CMD…: runs it; $output and $stderr as with run.
 code() {
     # -N as an option only where bats wants it: otherwise our own message says more.
@@ -63,8 +71,10 @@ code() {
 ends() { berth wait "$1" --timeout 20s >/dev/null || [ $? != 124 ]; }
 
 # A worker that says `ready`, then waits for ever and ends at TERM.
+# shellcheck disable=SC2034 # both are used by the tests
 waiting='echo ready; exec sleep 1000'
 # The same, and it finishes by itself with code 0.
+# shellcheck disable=SC2034
 polite='trap "echo bye; exit 0" TERM; echo ready; while :; do sleep 1000 & wait $!; done'
 
 # started ID SCRIPT: deploys it and returns when it has said that it is ready.

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# shellcheck disable=SC2016,SC2030,SC2031,SC2094,SC2154,SC2238
 # run: bytes, codes, signals, the reader that goes, what is left.
 load helper
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# shellcheck disable=SC2016,SC2030,SC2031,SC2094,SC2154,SC2238
 # What is wrong with a command line, and how it is said. Nothing here reaches a sandbox.
 load helper
 
@@ -23,7 +24,7 @@ load helper
 @test "the nearest verb and option are suggested" {
     code 2 berth stauts x
     same "${stderr_lines[1]}" 'hint: did you mean `berth status`?'
-    code 2 berth sandbox destory
+    code 2 berth sandbox detsroy
     same "${stderr_lines[1]}" 'hint: did you mean `berth sandbox destroy`?'
     code 2 berth deploy art --memroy 3
     same "${stderr_lines[0]}" 'berth: deploy: unknown option "--memroy"'

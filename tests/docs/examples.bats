@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# shellcheck disable=SC2016,SC2030,SC2031,SC2094,SC2154,SC2238
 # The examples are built as anybody would build them, and run; links in the pages lead somewhere.
 load ../cli/helper
 
@@ -53,7 +54,7 @@ build() { # build COMPILER STANDARD SOURCE
 
 @test "the worker: its dependency, both streams, TERM" {
     require npm-registry 'no registry of npm packages'
-    ! grep -q resolved "$root/examples/worker/package-lock.json"
+    not grep -q resolved "$root/examples/worker/package-lock.json"
     code 0 berth run "$root/examples/worker" -- node worker.js convert '2 days'
     same "$output" '2 days = 172800000 ms'
     has "$stderr" 'worker: 1 of 1 converted'

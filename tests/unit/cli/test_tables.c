@@ -64,8 +64,9 @@ TEST(verbs_and_options_are_well_formed)
 
 static const char *nearest(const char *word)
 {
-	static const char *const known[] = {"status", "stop", "start", "destroy", "memory",
-					    "timeout", "startup-timeout", "ps", "rm"};
+	static const char *const known[] = {"status",          "stop",   "start",
+					    "destroy",         "memory", "timeout",
+					    "startup-timeout", "ps",     "rm"};
 	struct nearest n = {.word = word, .len = strlen(word)};
 
 	for (size_t i = 0; i < ARRAY_LEN(known); i++)
