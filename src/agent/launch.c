@@ -149,11 +149,17 @@ static int existed(struct conn *c, const struct spec *s)
 
 static bool exists(const struct spec *s)
 {
+	char path[SPEC_ID_MAX + 4];
 	int fd = record_open(s->kind, s->id);
+	bool empty;
 
-	if (fd >= 0)
-		close(fd);
-	return fd >= 0;
+	if (fd < 0)
+		return false;
+	/* An empty folder is no record (one is never without its journal): it goes, if it is really empty. */
+	empty = faccessat(fd, "journal", F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+	close(fd);
+	fmt(path, sizeof(path), "%s/%.*s", kind_dir(s->kind), (int)s->id.n, s->id.p);
+	return !empty || unlinkat(agent.dirfd, path, AT_REMOVEDIR) < 0;
 }
 
 /* Copies the spec (its frame's memory is needed for the input) and decodes it. */

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@
 
 struct child {
 	const struct spawn *s;
+	pid_t parent;
 	const char *stage;	/* set before each step; NULL once execve is the only thing left to fail */
 	int err;
 	bool blocked;		/* some candidate existed but could not be executed */
@@ -138,6 +140,11 @@ static int enter(struct child *c)
 	const struct spawn *s = c->s;
 
 	setsid();
+	c->stage = "parent";
+	if (s->tied && (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != c->parent)) {
+		errno = ESRCH;
+		return -1;
+	}
 	c->stage = "group";
 	for (size_t i = 0; i < s->n_groups; i++) {
 		if (write(s->groups[i], "0", 1) != 1)
@@ -191,7 +198,7 @@ pid_t spawn(const struct spawn *s, struct agent_fail *f)
 	static	/* what the child leaves behind in the shadow of a stack would be taken for ours */
 #endif
 	char stack[CHILD_STACK] __attribute__((aligned(16)));
-	struct child c = {.s = s};
+	struct child c = {.s = s, .parent = getpid()};
 	sigset_t all, old;
 	pid_t pid;
 	int err;

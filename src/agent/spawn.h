@@ -22,6 +22,7 @@ struct spawn {
 	char **envp;
 	int cwdfd;			/* directory to start in */
 	int in, out, err;		/* become 0, 1, 2; all >= 3 */
+	bool tied;			/* it dies with this process, whoever ends it: for levels without a kernel that sees to it */
 	bool tty;			/* in is a terminal: make it the controlling one */
 	int groups[SPAWN_GROUPS_MAX];	/* fds of cgroup.procs files to enter */
 	size_t n_groups;

@@ -199,6 +199,7 @@ static int start_command(struct super *s)
 		sp.out = io.out;
 		sp.err = io.err;
 		sp.tty = s->tty;
+		sp.tied = s->l->level != LEVEL_PIDNS;
 		limits_fill(&s->l->spec, &s->l->group, &sp);
 		if (s->l->infd >= 0 && s->in >= 0)
 			feed_file(s);

@@ -236,6 +236,7 @@ static void runner_main(struct runner *r, int out, int err)
 		fail(&r->report->fail, WIRE_E_UNAVAILABLE, "stdio", errno, "cannot start a command: %m");
 		_exit(1);
 	}
+	s.tied = r->level.level != LEVEL_PIDNS;
 	r->main = spawn(&s, &r->report->fail);
 	if (r->main < 0)
 		_exit(1);

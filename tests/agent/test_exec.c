@@ -237,6 +237,24 @@ USERS(caller_goes_away, 60)
 	ASSERT_EQ(client_open(&c, proc.dir), 0);
 }
 
+/* Its connection child is killed: nobody is left to end the command but the kernel. */
+USERS(connection_child_dies, 60)
+{
+	char mark[32];
+	pid_t pid;
+
+	new_mark(mark);
+	exec_begin(&c, ARGV(worker_binary(), "mark", mark, "ready", "pause"));
+	client_end(&c);
+	ASSERT_EQ(client_call(&c, WIRE_DATA, NULL, NULL), WIRE_DATA);
+	ASSERT_EQ(marked(mark, &pid, 1), 1);
+	ASSERT_NE(parent_of(pid), proc.pid);
+	ASSERT_OK(kill(parent_of(pid), SIGKILL));
+	ASSERT(marked_until(mark, 0));
+	client_close(&c);
+	ASSERT_EQ(client_open(&c, proc.dir), 0);
+}
+
 /* A caller that reads nothing stalls the output, not the time-out. */
 USERS(caller_does_not_read, 60)
 {

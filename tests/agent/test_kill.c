@@ -122,6 +122,30 @@ LEVELS(init_and_supervisor, 60)
 	ASSERT_EQ(run_status(&c, "a", 0, &s), WIRE_S_UNKNOWN);
 }
 
+/* All keepers at once: at the levels without a kernel that ends the tree, the main process at least dies with its supervisor. */
+LEVELS(everything_above, 60)
+{
+	pid_t sup = start_tree("a"), guard = parent_of(sup), pids[4];
+	int n;
+
+	if (strcmp(l->name, "pidns") == 0)
+		guard = -1;
+	kill(proc.pid, SIGSTOP);
+	if (guard > 1 && guard != proc.pid)
+		ASSERT_OK(kill(guard, SIGKILL));
+	ASSERT_OK(kill(sup, SIGKILL));
+	agent_kill(&proc);
+	client_close(&c);
+	/* What had left the tree of the main process is out of reach then: named in the docs. */
+	ASSERT(marked_until(mark, guard > 1 ? 1 : 0));
+	n = marked(mark, pids, 4);
+	for (int i = 0; i < n; i++)
+		kill(pids[i], SIGKILL);
+	ASSERT_EQ(agent_restart(&proc, l->options), 0);
+	ASSERT_EQ(client_open(&c, proc.dir), 0);
+	ASSERT_EQ(run_status(&c, "a", 0, &s), WIRE_S_UNKNOWN);
+}
+
 /* Two inits: one wins, the other says so. */
 LEVELS(second_init, 60)
 {
