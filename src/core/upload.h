@@ -20,7 +20,7 @@ enum upload_result {
  * Brings the tree to the sandbox; when it is there already nothing is sent. What is stored under a
  * hash is that content: each file is looked at before and hashed again while it is sent, and one
  * that differs ends the upload before the sandbox has named anything. A stream that breaks is
- * retried once; then it is the failure. An enum upload_result or a negative code.
+ * tried again a few times; then it is the failure. An enum upload_result or a negative code.
  */
 int upload_artifact(struct berth_sandbox *s, const struct artifact *a, const struct progress *p,
 		    struct berth_error *err) attr_warn_unused;
