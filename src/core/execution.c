@@ -92,6 +92,10 @@ int berth_read(struct berth_sandbox *s, const char *id, enum berth_output stream
 		rc = source_move(&src, (int)stream, offset, cap, &sink, &r, err);
 	if (rc < 0)
 		return rc;
+	if (src.asleep) {
+		r.eof = false;
+		r.interrupted = true;
+	}
 	*ret = (struct berth_read_result){
 		.offset = r.offset,
 		.next_offset = r.next,

@@ -160,7 +160,9 @@ int berth_follow(struct berth_sandbox *s, const char *id, struct berth_follow *f
 	if (rc < 0)
 		return rc;
 	rc = follow_source(&src, f, err);
-	if (rc == 0 && ret_status)
+	if (rc == 0 && ret_status && src.asleep)
+		*ret_status = status;
+	else if (rc == 0 && ret_status)
 		source_status(&src, ret_status);
 	return rc;
 }

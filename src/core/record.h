@@ -54,6 +54,7 @@ struct source {
 	struct record rec; /* direct */
 	struct road *road; /* agent; a control socket when direct */
 	bool on_control;
+	bool asleep; /* the sandbox does not run: what is here can be read, and nobody knows whether it is all */
 	uint8_t *reply;          /* agent: the last STATUS reply with a spec */
 	uint8_t *watched;        /* the last one without */
 	struct record_status st; /* of the last refresh or watch; borrows from rec or reply */

@@ -214,6 +214,7 @@ int source_open(struct source *src, struct berth_sandbox *s, const char *id, int
 	gate = source_gate(s, id, ret, err);
 	if (gate < 0 || (gate > 0 && !(when_stopped && s->ops->open_dir)))
 		return gate;
+	src->asleep = gate > 0;
 	rc = open_direct(src, err);
 	if (rc == BERTH_E_UNSUPPORTED)
 		return open_agent(src, ret, err);

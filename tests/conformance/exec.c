@@ -270,8 +270,10 @@ CASE(what_it_leaves_in_the_background_lives_on, EXECS)
 	ASSERT_LE(now_ms() - t, 5000);
 	ASSERT_EQ(processes_with(mark_of("server"), NULL), 1u);
 	/* It may go on writing: nobody listens and nothing happens to it. */
-	exec_ok("writer", "spawn daemon { block USR1 up await USR1 rand 1 1 300000 rand 2 1 300000 "
-			  "append ~/wrote x pause } exit 0", &x);
+	exec_ok("writer",
+		"spawn daemon { block USR1 up await USR1 rand 1 1 300000 rand 2 1 300000 "
+		"append ~/wrote x pause } exit 0",
+		&x);
 	{
 		pid_t pid = 0;
 		int64_t end = now_ms() + 10000;
@@ -394,6 +396,7 @@ struct attached {
 	const char *session;
 	bool attach;
 	int in, out, control;
+	int writer; /* our end of in: a copy in the child would keep it from ever ending */
 };
 
 static int attach_session(void *arg)
@@ -402,6 +405,8 @@ static int attach_session(void *arg)
 	struct berth_exec_request q;
 	struct berth_exec_result r;
 
+	if (a->writer > 0)
+		close(a->writer);
 	exec_init(&q, "session", "ready upper out END exit 9");
 	q.session = a->session;
 	q.attach = a->attach;
@@ -446,6 +451,7 @@ CASE(a_session_outlives_its_callers, EXECS)
 	ASSERT_OK(pipe2(out_fds, O_CLOEXEC));
 	a.in = in_fds[0];
 	a.out = out_fds[1];
+	a.writer = in_fds[1];
 	pid = in_child(attach_session, &a);
 	want_text(out_fds[0], "R");
 	ASSERT_EQ(write(in_fds[1], "one\n", 4), 4);
@@ -458,6 +464,7 @@ CASE(a_session_outlives_its_callers, EXECS)
 	ASSERT_OK(pipe2(out2, O_CLOEXEC));
 	a.in = in2[0];
 	a.out = out2[1];
+	a.writer = in2[1];
 	a.attach = true;
 	pid = in_child(attach_session, &a);
 	close(in2[0]);
