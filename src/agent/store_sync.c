@@ -9,7 +9,10 @@
  * is fsynced once per boot and sync cycle, contents never one by one.
  */
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -145,23 +148,39 @@ static void close_others(void)
 		close(fd);
 }
 
+/* Waits to become init's child and ends with it: a sandbox that was stopped, or is being removed, has nobody at work in it. */
+static void tie_to_init(void)
+{
+	for (int i = 0; i < 1000 && getppid() != agent.init_pid; i++)
+		poll(NULL, 0, 1);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != agent.init_pid)
+		_exit(0);
+}
+
 void store_dirty_end(int fd, char dir, const void *hexd)
 {
 	char name[STORE_HEX + 1];
+	int reaper = 0;
 	pid_t pid;
 
-	close(fd);
+	if (fd >= 0)
+		close(fd);
 	memcpy(name, hexd, STORE_HEX);
 	name[STORE_HEX] = '\0';
-	/* Twice, so that it is nobody's child here and init reaps it. */
+	/* Twice, so that it is init's child, which reaps it; and not ours, should we have been made a subreaper. */
+	prctl(PR_GET_CHILD_SUBREAPER, &reaper);
+	prctl(PR_SET_CHILD_SUBREAPER, 0);
 	pid = fork();
 	if (pid == 0) {
 		if (fork() == 0) {
 			close_others();
+			tie_to_init();
 			sync_store(dir, name);
 		}
 		_exit(0);
 	}
 	if (pid > 0)
 		RETRY_EINTR(waitpid(pid, NULL, 0));
+	prctl(PR_SET_CHILD_SUBREAPER, reaper);
 }

@@ -162,6 +162,15 @@ static void check_nothing_is_left(const char *layer)
 	ASSERT(client_until(tmp_is_empty, NULL));
 }
 
+static bool is_synced(void *arg)
+{
+	char path[200];
+
+	(void)arg;
+	snprintf(path, sizeof(path), "berth/store/l/%s.ok", key('1'));
+	return file_get(&c, NULL, path) == 0 && strcmp((char *)c.data, "lsynced") == 0;
+}
+
 TEST_TIMEOUT(layer_is_made_and_used, 60)
 {
 	EACH_MODE(m)
@@ -195,6 +204,7 @@ TEST_TIMEOUT(layer_is_made_and_used, 60)
 		ASSERT_EQ(launch_run(&c, "without", t.hex, "ls lib; test ! -e node_modules", NULL),
 			  0);
 		ASSERT_STREQ(launch_stdout(&c, "without"), "old\n");
+		ASSERT(client_until(is_synced, NULL));
 		/* Once. */
 		ASSERT_EQ(install(key('1'), "exit 1", 60000), 0);
 		ASSERT(client_until(tmp_is_empty, NULL));

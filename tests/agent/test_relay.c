@@ -541,6 +541,53 @@ TEST_TIMEOUT(connect_to_a_port, 60)
 	end();
 }
 
+/* Connection children of init. */
+static int children(void)
+{
+	char path[64];
+	int n = 0, pid;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)proc.pid, (int)proc.pid);
+	f = fopen(path, "r");
+	while (f && fscanf(f, "%d", &pid) == 1)
+		n++;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static bool only_ours_is_left(void *arg)
+{
+	(void)arg;
+	return children() == 1;
+}
+
+TEST(connect_ends_with_its_caller)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), k;
+	socklen_t len = sizeof(a);
+	struct client d;
+	char byte;
+
+	begin();
+	ASSERT_OK(bind(s, (struct sockaddr *)&a, len));
+	ASSERT_OK(listen(s, 1));
+	ASSERT_OK(getsockname(s, (struct sockaddr *)&a, &len));
+	ASSERT_EQ(client_open(&d, proc.dir), 0);
+	request_connect(&d, ntohs(a.sin_port), NULL);
+	ASSERT_EQ(client_call(&d, 0, NULL, NULL), WIRE_OK);
+	k = accept(s, NULL, NULL);
+	ASSERT_OK(k);
+	ASSERT_EQ(children(), 2);
+	/* The server keeps its end open. */
+	client_close(&d);
+	ASSERT_EQ(read(k, &byte, 1), 0);
+	ASSERT(client_until(only_ours_is_left, NULL));
+	end();
+}
+
 TEST(connect_refusals)
 {
 	int port, s = serve(&port, AF_INET6);

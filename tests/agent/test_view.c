@@ -6,7 +6,9 @@
  */
 #include "tap.h"
 
+#include <linux/fs.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 
 #include "tree.h"
@@ -102,6 +104,18 @@ static void check_store(void)
 	ASSERT_LT(access(path, F_OK), 0);
 }
 
+/* Can the file system of the working directory share blocks between files? */
+static bool reflinks(void)
+{
+	int a = open("reflink-a", O_RDWR | O_CREAT, 0600),
+	    b = open("reflink-b", O_RDWR | O_CREAT, 0600);
+	bool r = write(a, "x", 1) == 1 && ioctl(b, FICLONE, a) == 0;
+
+	close(a);
+	close(b);
+	return r;
+}
+
 TEST_TIMEOUT(each_execution_has_its_own, 60)
 {
 	EACH_MODE(m)
@@ -113,7 +127,8 @@ TEST_TIMEOUT(each_execution_has_its_own, 60)
 				"pwd; cat data.txt; echo changed >data.txt; echo x >made; rm dir/a",
 				NULL),
 			0);
-		ASSERT_STREQ(launch_view(&c), m->view);
+		ASSERT_STREQ(launch_view(&c),
+			     strcmp(m->view, "copy") == 0 && reflinks() ? "reflink" : m->view);
 		ASSERT_CONTAINS(launch_stdout(&c, "one"), app(m, "one"));
 		ASSERT_CONTAINS(launch_stdout(&c, "one"), "some data\n");
 		ASSERT_EQ(
@@ -331,6 +346,34 @@ TEST_TIMEOUT(forget_takes_the_view_along, 60)
 		ASSERT_STREQ(launch_stdout(&c, "sealed"), "some data\n");
 		end();
 	}
+}
+
+static bool can_be_unmounted(void *arg)
+{
+	return umount(arg) == 0;
+}
+
+TEST_TIMEOUT(reflinks_where_the_file_system_has_them, 60)
+{
+	if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0)
+		SKIP("needs a mount namespace");
+	ASSERT_OK(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	ASSERT_OK(mkdir("xfs", 0755));
+	if (system("truncate -s 400M image && mkfs.xfs -q -m reflink=1 image 2>/dev/null && mount "
+		   "-o loop image xfs 2>/dev/null") != 0)
+		SKIP("needs mkfs.xfs and a loop device");
+	ASSERT_OK(chdir("xfs"));
+	ASSERT(reflinks());
+	begin(&modes[3]);
+	ASSERT_EQ(launch_run(&c, "one", t.hex, "cat data.txt; echo changed >data.txt", NULL), 0);
+	ASSERT_STREQ(launch_view(&c), "reflink");
+	ASSERT_EQ(launch_run(&c, "two", t.hex, "cat data.txt", NULL), 0);
+	ASSERT_STREQ(launch_stdout(&c, "two"), "some data\n");
+	check_store();
+	end();
+	/* Nobody is at work there any more when the sandbox has been stopped. */
+	ASSERT_OK(chdir(".."));
+	ASSERT(client_until(can_be_unmounted, (void *)(uintptr_t) "xfs"));
 }
 
 TEST(without_the_artifact_nothing_is_launched)
