@@ -486,7 +486,7 @@ CASE(follow_ends_when_its_caller_says_so, RUNS)
 	struct berth_status st;
 	int fds[2];
 
-	start_ready("watched", "ready block USR1 await USR1 out more");
+	start_ready("watched", "block USR1 ready await USR1 out more");
 	ASSERT_OK(pipe(fds));
 	ASSERT_OK((int)write(fds[1], "x", 1));
 	berth_follow_init(&f);
