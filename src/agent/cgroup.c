@@ -397,42 +397,45 @@ void group_close(struct group *g)
 	*g = (struct group)GROUP_NONE;
 }
 
-void group_remove(struct group *g)
+/* The kernel lets go of a group's last task a moment after it has been reaped. */
+static void remove_dir(int parent, const char *name, int tries)
 {
-	for (size_t i = 0; i < g->n; i++) {
-		for (int t = 0; t < REMOVE_TRIES; t++) {
-			struct timespec ms = {0, 1000000};
+	struct timespec ms = {0, 1000000};
 
-			if (unlinkat(g->dirs[i].parent, g->name, AT_REMOVEDIR) == 0 || errno != EBUSY)
-				break;
-			nanosleep(&ms, NULL);
-		}
-	}
+	while (unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno == EBUSY && --tries > 0)
+		nanosleep(&ms, NULL);
 }
 
-static void sweep_dir(int dir, const char *mark)
+void group_remove(struct group *g)
+{
+	for (size_t i = 0; i < g->n; i++)
+		remove_dir(g->dirs[i].parent, g->name, REMOVE_TRIES);
+}
+
+static void sweep_dir(int dir, const char *mark, int tries)
 {
 	struct names d = {.fd = dir < 0 ? -1 : openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
 	const char *name;
 
 	while (d.fd >= 0 && (name = names_next(&d))) {
 		if (strncmp(name, mark, strlen(mark)) == 0)
-			unlinkat(dir, name, AT_REMOVEDIR);	/* EBUSY: it still runs */
+			remove_dir(dir, name, tries);	/* EBUSY in the end: it still runs */
 	}
 	if (d.fd >= 0)
 		close(d.fd);
 }
 
-void groups_sweep(void)
+void groups_sweep(bool patient)
 {
+	int tries = patient ? REMOVE_TRIES : 1;
 	char mark[32];
 
 	find_base();
 	prefix(mark, sizeof(mark));
 	for (int i = 0; i < CTL_N; i++)
-		sweep_dir(base.v1[i], mark);
-	sweep_dir(base.v2, mark);
-	sweep_dir(base.v2_up, mark);
+		sweep_dir(base.v1[i], mark, tries);
+	sweep_dir(base.v2, mark, tries);
+	sweep_dir(base.v2_up, mark, tries);
 	forget_base();	/* the children of init close what they do not know */
 }
 

@@ -3,7 +3,9 @@
 #ifndef AGENT_CGROUP_H
 #define AGENT_CGROUP_H
 
-/* Removes groups of ended executions that a killed supervisor could not remove. */
-void groups_sweep(void);
+#include <stdbool.h>
+
+/* Removes groups of ended executions that a killed supervisor could not remove. patient: waits a little for the kernel. */
+void groups_sweep(bool patient);
 
 #endif

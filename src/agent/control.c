@@ -444,6 +444,12 @@ void control_event(struct super *s, unsigned index, uint32_t events)
 		drop(c);
 }
 
+void control_poll(struct super *s)
+{
+	for (unsigned i = 0; i < used; i++)
+		control_event(s, i, EPOLLIN);
+}
+
 void control_add(struct super *s, int fd)
 {
 	unsigned i;

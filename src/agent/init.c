@@ -429,7 +429,7 @@ static void end(void)
 	fcntl(self.lockfd, F_OFD_SETLK, &fl);
 	for (unsigned i = 0; i < self.n_conns; i++)
 		kill(self.conns[i], SIGTERM);
-	groups_sweep();
+	groups_sweep(true);
 	_exit(0);
 }
 
@@ -575,7 +575,7 @@ static int run_init(const char *dir, int readyfd, struct agent_fail *f)
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
 	if (write_incarnation(f) < 0 || make_socket(f) < 0 || make_loop(f) < 0)
 		return -1;
-	groups_sweep();
+	groups_sweep(false);
 	report(readyfd, "ready\n");
 	tidy();
 	loop();

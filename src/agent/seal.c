@@ -46,8 +46,8 @@ void seal_running(struct super *s)
 
 static void put_status(struct wire_w *w, const struct super *s)
 {
-	if (!s->main_done)
-		return;
+	if (!s->main_done || !s->started_ms)
+		return;	/* nothing that ran */
 	if (WIFEXITED(s->status))
 		wire_w_int(w, JK_EXIT_CODE, WEXITSTATUS(s->status));
 	else if (WIFSIGNALED(s->status))

@@ -2,9 +2,11 @@
 /*
  * spawn.c: starts one command.
  *
- * The child shares the memory of this process until it has executed the command (as vfork does), so nothing is copied and the
- * reason of a failure is simply written where the parent reads it. Invariants: between clone and execve the child makes system
- * calls only and writes to its stack and to *s->report alone; close_range is its last step; it never returns.
+ * spawn(): the child shares the memory of this process until it has executed the command (as vfork does), so nothing is copied and
+ * the reason of a failure is simply written where the parent reads it; the parent stands still meanwhile. spawn_start() is for who must not
+ * stand still, whatever the file system under the command does: a fork, and the reason comes over a pipe. Invariants: between clone
+ * and execve the child makes system calls only and writes to its stack and to its report alone; close_range is its last step; it never
+ * returns.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +25,9 @@
 
 struct child {
 	const struct spawn *s;
+	struct agent_fail *f;	/* filled when it fails */
+	int report;		/* and written here; -1: f is the parent's own memory */
+	bool failed;
 	pid_t parent;
 	const char *stage;	/* set before each step; NULL once execve is the only thing left to fail */
 	int err;
@@ -61,11 +66,14 @@ void signals_default(void)
 
 void signals_agent(void)
 {
+	/* The kernel's struct sigaction, all zero: SIG_DFL. musl's sigaction() refuses 32 to 34, and
+	 * glibc's posix_spawn() (make's, for one) leaves those ignored. */
+	static const uint64_t kernel_default[4];
 	struct sigaction sa = {.sa_handler = SIG_DFL};
 	sigset_t none;
 
 	for (int i = 1; i < NSIG; i++)
-		sigaction(i, &sa, NULL);
+		syscall(SYS_rt_sigaction, i, kernel_default, NULL, 8);
 	sa.sa_handler = SIG_IGN;
 	sigaction(SIGPIPE, &sa, NULL);
 	sigaction(SIGXFSZ, &sa, NULL);
@@ -166,30 +174,52 @@ static int enter(struct child *c)
 	return 0;
 }
 
-static int child_main(void *arg)
+static void exec_failed(const struct child *c)
 {
-	struct child *c = arg;
+	const char *name = c->s->argv[0];
+	bool named = strchr(name, '/') != NULL;
 
-	if (enter(c) < 0) {
-		c->err = errno;
-		_exit(127);
-	}
-	signals_default();
-	c->stage = "exec";
-	syscall(SYS_close_range, 3u, ~0u, 0u);
-	exec_lookup(c);
+	if (c->err == ENOENT && named && access(name, F_OK) == 0)
+		fail(c->f, WIRE_E_NOT_FOUND, "exec", c->err, "cannot run \"%s\": its interpreter does not exist", name);
+	else if (c->err == ENOENT && !named)
+		fail(c->f, WIRE_E_NOT_FOUND, "exec", c->err, "cannot run \"%s\": no such command in PATH", name);
+	else
+		fail(c->f, c->err == ENOENT ? WIRE_E_NOT_FOUND : WIRE_E_PERM, "exec", c->err, "cannot run \"%s\": %m", name);
+}
+
+static void child_failed(struct child *c) attr_noreturn;
+static void child_failed(struct child *c)
+{
+	c->failed = true;
+	if (strcmp(c->stage, "exec") == 0)
+		exec_failed(c);
+	else
+		fail(c->f, WIRE_E_IO, c->stage, c->err, "cannot start \"%s\": %s: %m", c->s->argv[0], c->stage);
+	if (c->report >= 0)
+		(void)!write(c->report, c->f, sizeof(*c->f));
 	_exit(127);
 }
 
-static int exec_failed(const struct spawn *s, int err, struct agent_fail *f)
+static int child_main(void *arg)
 {
-	const char *name = s->argv[0];
+	struct child *c = arg;
+	unsigned from = 3;
 
-	if (err == ENOENT && strchr(name, '/') && faccessat(s->cwdfd, name, F_OK, 0) == 0)
-		return fail(f, WIRE_E_NOT_FOUND, "exec", err, "cannot run \"%s\": its interpreter does not exist", name);
-	if (err == ENOENT && !strchr(name, '/'))
-		return fail(f, WIRE_E_NOT_FOUND, "exec", err, "cannot run \"%s\": no such command in PATH", name);
-	return fail(f, err == ENOENT ? WIRE_E_NOT_FOUND : WIRE_E_PERM, "exec", err, "cannot run \"%s\": %m", name);
+	if (enter(c) < 0) {
+		c->err = errno;
+		child_failed(c);
+	}
+	signals_default();
+	c->stage = "exec";
+	if (c->report >= 0) {
+		if (c->report != 3)
+			dup3(c->report, 3, O_CLOEXEC);
+		c->report = 3;
+		from = 4;
+	}
+	syscall(SYS_close_range, from, ~0u, 0u);
+	exec_lookup(c);
+	child_failed(c);
 }
 
 pid_t spawn(const struct spawn *s, struct agent_fail *f)
@@ -198,7 +228,7 @@ pid_t spawn(const struct spawn *s, struct agent_fail *f)
 	static	/* what the child leaves behind in the shadow of a stack would be taken for ours */
 #endif
 	char stack[CHILD_STACK] __attribute__((aligned(16)));
-	struct child c = {.s = s, .parent = getpid()};
+	struct child c = {.s = s, .f = f, .report = -1, .parent = getpid()};
 	sigset_t all, old;
 	pid_t pid;
 	int err;
@@ -211,11 +241,48 @@ pid_t spawn(const struct spawn *s, struct agent_fail *f)
 	sigprocmask(SIG_SETMASK, &old, NULL);
 	if (pid < 0)
 		return fail(f, WIRE_E_UNAVAILABLE, "fork", err, "cannot make a process: %m");
-	if (!c.err)
+	if (!c.failed)
 		return pid;
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
-	if (strcmp(c.stage, "exec") == 0)
-		return exec_failed(s, c.err, f);
-	return fail(f, WIRE_E_IO, c.stage, c.err, "cannot start \"%s\": %s: %m", s->argv[0], c.stage);
+	return -1;
+}
+
+pid_t spawn_start(const struct spawn *s, int *ret_report, struct agent_fail *f)
+{
+	struct child c = {.s = s, .f = f, .parent = getpid()};
+	int fd[2], err;
+	pid_t pid;
+
+	if (pipe2(fd, O_CLOEXEC) < 0)
+		return fail(f, WIRE_E_UNAVAILABLE, "pipe", errno, "cannot make a pipe: %m");
+	fcntl(fd[0], F_SETFL, O_NONBLOCK);
+	c.report = fd[1];
+	pid = fork();
+	if (pid == 0)
+		child_main(&c);
+	err = errno;
+	close(fd[1]);
+	if (pid > 0) {
+		*ret_report = fd[0];
+		return pid;
+	}
+	close(fd[0]);
+	return fail(f, WIRE_E_UNAVAILABLE, "fork", err, "cannot make a process: %m");
+}
+
+int spawn_outcome(int report, struct agent_fail *f)
+{
+	struct agent_fail told;
+	ssize_t n;
+
+	do
+		n = read(report, &told, sizeof(told));
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return 1;
+	if (n == 0)
+		return 0;
+	*f = told;
+	return -1;
 }

@@ -34,6 +34,13 @@ struct spawn {
  * command is looked up as execvp does, with envp's PATH, from cwdfd. Nothing but 0, 1, 2 is handed over. */
 pid_t spawn(const struct spawn *s, struct agent_fail *f);
 
+/*
+ * The same without standing still until the command has been executed. The pid, and in *ret_report a non-blocking fd that becomes readable
+ * when spawn_outcome() has an answer: 0 executed (or the child is dead: reap it), -1 and *f it failed, 1 not known yet.
+ */
+pid_t spawn_start(const struct spawn *s, int *ret_report, struct agent_fail *f);
+int spawn_outcome(int report, struct agent_fail *f);
+
 /* Closes every fd from 3 up but these (n of them, any order, -1 allowed). */
 void fds_keep(const int *keep, size_t n);
 /* Undoes what the agent does to signals: for every process that is about to execute something else. */

@@ -31,6 +31,7 @@
 #define OOM_AGAIN_MS	2
 #define OOM_GIVE_UP_MS	10000
 #define STACK_TRIM	(96u * 1024)
+#define DEAF_MS		5
 #define IDLE_MS		100		/* buffers are given back when nothing has come for so long */
 #define SWEEP_AGAIN_MS	10		/* a tree that a KILL did not empty is swept again */
 
@@ -59,6 +60,7 @@ static void saw(void *ctx, pid_t pid, int status, const struct rusage *ru)
 }
 
 static void copier_ended(struct super *s);
+static void see_spawn(struct super *s);
 
 void super_reap(struct super *s)
 {
@@ -67,8 +69,10 @@ void super_reap(struct super *s)
 	s->empty = tree_reap(saw, s);
 	if (had_copier && s->copier_done)
 		copier_ended(s);
-	if (had_main && s->main_done)
+	if (had_main && s->main_done) {
+		see_spawn(s);	/* an end that overtook the news of its beginning */
 		super_raise(s, EV_EXIT);
+	}
 	if (s->empty && s->state == ST_STOPPING)
 		super_raise(s, EV_EMPTY);
 }
@@ -203,7 +207,7 @@ static int start_command(struct super *s)
 		limits_fill(&s->l->spec, &s->l->group, &sp);
 		if (s->l->infd >= 0 && s->in >= 0)
 			feed_file(s);
-		s->main = spawn(&sp, &s->fail);
+		s->main = spawn_start(&sp, &s->report, &s->fail);
 		r = s->main < 0 ? -1 : 0;
 	}
 	close_stdio(&io);
@@ -225,8 +229,20 @@ static void spawn_main(struct super *s)
 		s->main = 0;
 		super_raise(s, EV_BROKEN);
 	} else {
-		super_raise(s, EV_STARTED);
+		super_watch_fd(s, EPOLL_CTL_ADD, s->report, EPOLLIN, super_tag(SRC_SPAWN, 0));
 	}
+}
+
+/* Has the command been executed? A kernel that does not come back from execve keeps us in `starting`, not from anything else. */
+static void see_spawn(struct super *s)
+{
+	int r = s->report < 0 ? 1 : spawn_outcome(s->report, &s->fail);
+
+	if (r > 0)
+		return;
+	close(s->report);
+	s->report = -1;
+	super_raise(s, r == 0 ? EV_STARTED : EV_BROKEN);
 }
 
 /* The stack below here was deep while the view was made; none of it is needed again. */
@@ -538,7 +554,9 @@ void super_watch_fd(struct super *s, int op, int fd, uint32_t events, uint64_t t
 {
 	struct epoll_event e = {.events = events, .data.u64 = tag};
 
-	epoll_ctl(s->epfd, op, fd, &e);
+	/* max_user_watches or memory have run out: then everything is looked at every few ms. */
+	if (epoll_ctl(s->epfd, op, fd, &e) < 0 && op != EPOLL_CTL_DEL)
+		s->deaf = true;
 }
 
 static void sooner(int64_t *due, int64_t t)
@@ -688,12 +706,32 @@ static void on_event(struct super *s, const struct epoll_event *e)
 		else
 			control_feed(s);
 		break;
+	case SRC_SPAWN:
+		see_spawn(s);
+		break;
 	case SRC_OOM:
 		oom(s);
 		break;
 	default:
 		control_event(s, index, e->events);
 	}
+}
+
+static void look_at_everything(struct super *s)
+{
+	child_ended(s);
+	see_spawn(s);
+	timers(s);
+	control_accept(s);
+	control_poll(s);
+	for (unsigned i = 0; i < 2; i++)
+		pump(s, i);
+	if (s->l->group.oom >= 0)
+		oom(s);
+	if (s->in_waits && s->l->infd >= 0 && s->in >= 0)
+		feed_file(s);
+	else if (s->in_waits)
+		control_feed(s);
 }
 
 static void loop(struct super *s)
@@ -704,8 +742,10 @@ static void loop(struct super *s)
 		int n;
 
 		arm(s);
-		n = epoll_wait(s->epfd, ev, ARRAY_LEN(ev), s->busy ? IDLE_MS : -1);
-		if (n == 0) {
+		n = epoll_wait(s->epfd, ev, ARRAY_LEN(ev), s->deaf ? DEAF_MS : s->busy ? IDLE_MS : -1);
+		if (s->deaf) {
+			look_at_everything(s);
+		} else if (n == 0) {
 			output_idle();
 			s->busy = false;
 		}
@@ -751,7 +791,7 @@ void super_main(struct launch *l)
 
 	s.l = l;
 	slice_str(l->spec.id, s.id, sizeof(s.id));
-	s.in = -1;
+	s.in = s.report = -1;
 	s.session = l->spec.kind == WIRE_KIND_SESSION;
 	s.view.level = "none";
 	s.view.rootfd = -1;

@@ -67,11 +67,13 @@ struct super {
 	int64_t resource_limit;
 	struct agent_fail fail;
 	struct output out[2];
+	int report;			/* of the spawn that is under way, or -1 */
 	int in;				/* write end of the worker's stdin, or the pty's master; -1 */
 	bool tty, in_waits;		/* in_waits: EPOLLOUT is armed */
 	uint64_t in_taken;		/* bytes of STDIN that the worker's pipe took */
 	int epfd, timerfd, sigfd;
 	bool dirty;			/* watchers may have to be told */
+	bool deaf;			/* epoll does not take all fds */
 	bool busy;			/* output has come lately */
 	uint8_t state_entry[1024];	/* payloads, for replies */
 	size_t state_len;
@@ -103,7 +105,7 @@ void seal_failed(const struct launch *l, const struct agent_fail *f);
 
 /* ---- control.c ------------------------------------------------------------------------------------------- */
 
-enum { SRC_SIGNAL = 1, SRC_TIMER, SRC_LISTEN, SRC_OUT, SRC_ERR, SRC_IN, SRC_OOM, SRC_COPIER, SRC_CONN };
+enum { SRC_SIGNAL = 1, SRC_TIMER, SRC_LISTEN, SRC_OUT, SRC_ERR, SRC_IN, SRC_OOM, SRC_SPAWN, SRC_CONN };
 static inline uint64_t super_tag(unsigned src, unsigned index)
 {
 	return (uint64_t)src << 32 | index;
@@ -117,6 +119,8 @@ void control_event(struct super *s, unsigned index, uint32_t events);
 void control_notify(struct super *s);
 /* When the next watcher's wait is over; 0: none. */
 int64_t control_due(const struct super *s);
+/* Looks at every connection, whether or not epoll said anything. */
+void control_poll(struct super *s);
 /* stdin can take more. */
 void control_feed(struct super *s);
 /* What a session left behind still holds its pipes: init empties them. */
