@@ -16,7 +16,8 @@
 #include "agent/view.h"
 #include "agent/view_mount.h"
 
-#define HOW_FILE "view.how" /* one word: how the copy was made */
+#define INPUT_AT_ONCE (4 << 20)  /* what is longer is placed by a child: it can be cancelled */
+#define HOW_FILE      "view.how" /* one word: how the copy was made */
 
 static int gone(struct agent_fail *f)
 {
@@ -142,6 +143,8 @@ int view_make(const struct spec *s, int recfd, bool own_mnt, bool in_userns, str
 		return gone(f);
 	if (!own_mnt || !mount_view(s, recfd, in_userns))
 		return 1;
+	if (s->input_kind == SPEC_INPUT_FILE && s->input_len > INPUT_AT_ONCE)
+		return 1;
 	if (open_app(ret, "overlay", f) < 0)
 		return -1;
 	if (place_input(s, recfd, ret->rootfd, f) < 0) {
@@ -149,6 +152,25 @@ int view_make(const struct spec *s, int recfd, bool own_mnt, bool in_userns, str
 		return -1;
 	}
 	return 0;
+}
+
+/* view_make() has mounted an overlay and left the input to view_copy(). */
+static bool is_mounted(int recfd)
+{
+	return faccessat(recfd, "up", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* The input alone, into the overlay: in a child of the supervisor that shares its mounts. */
+static int input_copy(const struct spec *s, int recfd, struct agent_fail *f)
+{
+	struct view v;
+	int r;
+
+	if (open_app(&v, "overlay", f) < 0)
+		return -1;
+	r = place_input(s, recfd, v.rootfd, f);
+	close(v.rootfd);
+	return r;
 }
 
 /* ---- copy ---- */
@@ -182,9 +204,11 @@ int view_copy(const struct spec *s, int recfd, struct agent_fail *f)
 	const char *how = "copy";
 	int fd, how_fd;
 
+	umask(022);
+	if (is_mounted(recfd))
+		return input_copy(s, recfd, f);
 	if (view_need(s))
 		return gone(f);
-	umask(022);
 	fd = mkdir_at(recfd, "view", 0755) < 0
 		     ? -1
 		     : openat(recfd, "view", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -216,6 +240,8 @@ int view_open(const struct spec *s, int recfd, bool own_mnt, bool in_userns, str
 	const char *level = n > 0 && strcmp(how, "reflink") == 0 ? "reflink" : "copy";
 
 	(void)in_userns;
+	if (is_mounted(recfd))
+		return open_app(ret, "overlay", f);
 	if (!record_path(s, "/view", path, sizeof(path)))
 		return fail(f, WIRE_E_INVALID, "view", ENAMETOOLONG,
 			    "the path of the working directory is too long");

@@ -23,8 +23,9 @@ struct view {
  *
  * Without SK_TREE: level "none", rootfd a dup of agent.homefd (and no input of kind file).
  *  0: done, *ret filled.
- *  1: this needs a copy that may take long: nothing was changed; call view_copy() in a child, then
- * view_open() here. -1: *f (code, stage "view" or "input", err, message).
+ *  1: this needs a copy that may take long (of the tree, or of a large input into a view that is
+ *     mounted already): call view_copy() in a child, then view_open() here.
+ * -1: *f (code, stage "view" or "input", err, message).
  */
 int view_make(const struct spec *s, int recfd, bool own_mnt, bool in_userns, struct view *ret,
 	      struct agent_fail *f);

@@ -218,6 +218,38 @@ TEST_TIMEOUT(file_input, 90)
 	}
 }
 
+TEST_TIMEOUT(large_file_input, 90)
+{
+	size_t n = 20u << 20;
+	uint8_t *p = malloc(n);
+
+	ASSERT_NOT_NULL(p);
+	for (size_t i = 0; i < n; i++)
+		p[i] = (uint8_t)(i * 13 + i / 253);
+	EACH_MODE(m)
+	{
+		struct launch_opts o = {
+			.has_input = true, .input_path = "in/big", .input = p, .input_len = n};
+
+		begin(m);
+		ASSERT_EQ(launch_run(&c, "big", t.hex, "wc -c <in/big; cat data.txt", &o), 0);
+		ASSERT_STREQ(launch_stdout(&c, "big"), "20971520\nsome data\n");
+		ASSERT_EQ(launch_wait(&c, "big", NULL), WIRE_S_EXITED);
+		if (strcmp(m->view, "overlay") == 0)
+			ASSERT_STREQ(launch_view(&c), "overlay");
+		ASSERT_EQ(file_get(&c, "big", "in/big"), 0);
+		ASSERT_EQ(c.data_len, n);
+		ASSERT_EQ(memcmp(c.data, p, n), 0);
+		o.input_path = "out/big";
+		ASSERT_EQ(launch_sh(&c, "out", t.hex, "true", &o), 0);
+		ASSERT_EQ(launch_wait(&c, "out", NULL), WIRE_S_FAILED);
+		ASSERT_CONTAINS(launch_message(&c), "input");
+		ASSERT_LT(access("/tmp/big", F_OK), 0);
+		end();
+	}
+	free(p);
+}
+
 /* A worker that says that it runs, and waits until it is told to go on by a file. */
 #define WAITING "echo ready; while ! test -e go; do sleep 0.02; done; "
 
