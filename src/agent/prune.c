@@ -120,22 +120,15 @@ static int forget(const char *dir, const char *id, uint64_t *bytes)
 	return r;
 }
 
-/* One whose end is written has a keeper that lets go of the lock next. A read lock waits for that,
- * and nobody who asks sees it. */
-static bool is_let_go(int fd, int jfd)
+static bool is_let_go(int fd)
 {
-	struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
-	struct agent_fail f;
 	struct record r;
 	bool ended;
 
-	if (record_load_at(fd, &r, &f) < 0)
+	if (record_load_at(fd, &r, NULL) < 0)
 		return false;
-	ended = r.j.terminal.p != NULL;
+	ended = record_let_go(&r);
 	record_unload(&r);
-	while (ended && fcntl(jfd, F_OFD_SETLKW, &l) < 0)
-		if (errno != EINTR)
-			return false;
 	return ended;
 }
 
@@ -154,7 +147,7 @@ int verb_forget(struct conn *c, const uint8_t *p, size_t n)
 	j = openat(fd, "journal", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (j >= 0) {
 		held = record_held(j);
-		if (held > 0 && is_let_go(fd, j))
+		if (held > 0 && is_let_go(fd))
 			held = 0;
 		close(j);
 	}
@@ -204,7 +197,7 @@ static void prune_record(struct prune *pr, const char *dir, int dirfd, const cha
 	if (record_load_at(fd, &r, NULL) == 0) {
 		int64_t age = wall_ms() - ended_ms(&r);
 
-		old = !r.held && age >= pr->older_ms;
+		old = record_let_go(&r) && age >= pr->older_ms;
 		record_unload(&r);
 		if (old && forget(dir, name, &pr->bytes) == 0)
 			pr->count++;

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/afs.h"
 #include "agent/record.h"
 
 struct dirent64_raw {
@@ -121,6 +122,14 @@ void record_unload(struct record *r)
 	close(r->jfd);
 	if (r->dirfd >= 0)
 		close(r->dirfd);
+}
+
+/* A read lock waits, and nobody who asks sees it. */
+bool record_let_go(struct record *r)
+{
+	if (r->held && r->j.terminal.p && ofd_lock(r->jfd, F_RDLCK, true) == 0)
+		r->held = false;
+	return !r->held;
 }
 
 void record_status_of(const struct record *r, struct record_status *ret)

@@ -23,6 +23,9 @@ int record_load(int64_t kind, struct wire_slice id, struct record *ret, struct a
 /* The same for an open record directory, which stays the caller's. */
 int record_load_at(int dirfd, struct record *ret, struct agent_fail *f);
 void record_unload(struct record *r);
+/* Is nobody left who holds it? One whose end is written has a keeper that lets go of the lock next: that
+ * is waited for. */
+bool record_let_go(struct record *r);
 void record_status_of(const struct record *r, struct record_status *ret);
 
 enum { REPLY_SPEC = 1, REPLY_ENV = 2, REPLY_EXISTED = 4 };

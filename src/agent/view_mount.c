@@ -469,11 +469,31 @@ static int reach_ended(const char *id, int recfd, const struct record *rec, bool
 	return fd < 0 ? fail(f, WIRE_E_IO, "view", errno, "cannot mount the view: %m") : fd;
 }
 
+/* By the supervisor while it lives. One that ends meanwhile does not answer: then once more, as the
+ * record says by now. */
+static int reach(const char *id, int recfd, bool rw, struct view_hold *h, struct agent_fail *f)
+{
+	struct record rec;
+	int fd = -1;
+
+	for (int tries = 0; fd < 0 && tries < 2; tries++) {
+		if (record_load_at(recfd, &rec, f) < 0)
+			return -1;
+		if (record_let_go(&rec)) {
+			tries = 2;
+			fd = reach_ended(id, recfd, &rec, rw, h, f);
+		} else {
+			fd = reach_running(recfd, f);
+		}
+		record_unload(&rec);
+	}
+	return fd;
+}
+
 int view_reach(struct wire_slice id, bool rw, struct view_hold *ret_hold, struct agent_fail *f)
 {
 	struct view_hold h = {.lock = -1, .work.fd = -1};
 	char name[SPEC_ID_MAX + 1];
-	struct record rec;
 	struct stat st;
 	int recfd, fd;
 
@@ -484,10 +504,8 @@ int view_reach(struct wire_slice id, bool rw, struct view_hold *ret_hold, struct
 	fd = openat(recfd, "view", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && fstatat(recfd, "up", &st, AT_SYMLINK_NOFOLLOW) < 0)
 		fail(f, WIRE_E_NOT_FOUND, "view", 0, "the execution has no working directory");
-	else if (fd < 0 && record_load_at(recfd, &rec, f) == 0) {
-		fd = rec.held ? reach_running(recfd, f) : reach_ended(name, recfd, &rec, rw, &h, f);
-		record_unload(&rec);
-	}
+	else if (fd < 0)
+		fd = reach(name, recfd, rw, &h, f);
 	close(recfd);
 	if (fd < 0)
 		view_release(&h);

@@ -37,11 +37,14 @@ static void end(void)
 	TEST_TIMEOUT(ident, seconds)                                \
 	{                                                           \
 		EACH_LEVEL(l)                                       \
-		SUBTEST("%s%s", l->name, l->uid ? " (user)" : "")   \
 		{                                                   \
-			begin(l);                                   \
-			body_##ident(l);                            \
-			end();                                      \
+			LEVEL_REQUIRE(l);                           \
+			SUBTEST("%s%s", l->name, l->uid ? " (user)" : "") \
+			{                                           \
+				begin(l);                           \
+				body_##ident(l);                    \
+				end();                              \
+			}                                           \
 		}                                                   \
 	}                                                           \
 	static void body_##ident(const struct level *l)
