@@ -19,7 +19,7 @@ static bool limited(struct berth_deploy_request *q)
 	}
 	if (rc != BERTH_E_UNSUPPORTED)
 		FAIL("deploy: %d: %s", rc, E.message);
-	ASSERT_CONTAINS(E.message, "cgroup");
+	ASSERT_CONTAINS(E.message, "control group");
 	FAILS(BERTH_E_NOT_FOUND, berth_status(box(), q->id, &st, &E));
 	return false;
 }
