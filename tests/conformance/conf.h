@@ -675,6 +675,8 @@ static int conf_teardown(void)
 		fprintf(stderr, "# teardown: %s\n", E.message);
 		bad = 1;
 	}
+	/* A driver without a list: at least the shared one. */
+	conf_teardown_one(&bad, spec_for(NULL));
 	berth_free(B);
 	if (processes_with(conf.nonce, &pid) || processes_with(conf.state, &pid)) {
 		char cmd[512];
