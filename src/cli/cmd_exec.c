@@ -82,6 +82,7 @@ const struct cli_opt exec_options[] = {
 static struct {
 	int control[2];
 	bool raw; /* the terminal is ours to put back */
+	volatile sig_atomic_t hung_up;
 	struct termios before, during;
 } x = {.control = {-1, -1}};
 
@@ -130,6 +131,14 @@ static void on_signal(int signo)
 		put_back();
 		kill(getpid(), SIGSTOP);
 		break;
+	case SIGHUP:
+		/* The terminal of a durable session is its own: ours going away is no end of it. */
+		if (o.tty && (o.session || o.attach)) {
+			x.hung_up = 1;
+			send_entry('d', 0, 0);
+			break;
+		}
+		attr_fallthrough;
 	default:
 		send_entry('s', (uint8_t)signo, 0);
 	}
@@ -281,6 +290,12 @@ static void write_status(const struct berth_exec_result *res)
 	strbuf_done(&b);
 }
 
+/* Its signal may come later than the end of its bytes. */
+static bool terminal_gone(void)
+{
+	return !isatty(0) && errno == EIO;
+}
+
 static int detached(void)
 {
 	const char *name = o.attach ? o.attach : o.session;
@@ -328,7 +343,7 @@ static int run_it(const struct request_env *env)
 		return failed(&err);
 	write_status(&res);
 	if (res.detached)
-		return detached();
+		return x.hung_up || terminal_gone() ? 128 + SIGHUP : detached();
 	if (res.timed_out)
 		return 124;
 	return res.exit_code >= 0 ? res.exit_code : 128 + res.signo;

@@ -51,8 +51,8 @@ static struct {
 	volatile sig_atomic_t may_launch; /* what was asked may run from now on */
 	int asked;                        /* INT and TERM so far */
 	int code;                         /* exit code that they or the reader ask for */
-	bool reader_gone, left;
-	bool watching_stdout;
+	bool reader_gone;
+	bool watching_stdout, on_terminal;
 	int null_fd;
 } run = {.pipe = {-1, -1}, .epoll = -1, .null_fd = -1};
 
@@ -105,8 +105,12 @@ static int prepare(void)
 		berth_fail_errno(&err, 0, errno, "cannot make an epoll set");
 		return cli_fail(&err);
 	}
-	/* Files cannot be watched and have no reader that goes. */
-	run.watching_stdout = !epoll_ctl(run.epoll, EPOLL_CTL_ADD, 1, &on_stdout);
+	/*
+	 * Files cannot be watched and have no reader that goes. A terminal that goes is a hang-up,
+	 * which leaves the execution running; its signal may come a moment later.
+	 */
+	run.on_terminal = isatty(1) || isatty(2);
+	run.watching_stdout = !isatty(1) && !epoll_ctl(run.epoll, EPOLL_CTL_ADD, 1, &on_stdout);
 	take_signals();
 	return 0;
 }
@@ -202,7 +206,6 @@ static bool on_events(struct berth_follow *f, const char *id)
 			if (run.asked || run.reader_gone)
 				continue;
 			run.code = 128 + SIGHUP;
-			run.left = true;
 			return true;
 		}
 		run.code = 128 + signo;
@@ -244,6 +247,9 @@ static int watch(const char *id, struct berth_status *ret_st, struct berth_error
 			reader_gone(&f, id);
 		} else if (r < 0 && err->sys_errno == EPIPE && f.fd_out[2] == 2) {
 			f.fd_out[BERTH_STDERR] = run.null_fd; /* stdout may still be read */
+		} else if (r < 0 && err->sys_errno == EIO && run.on_terminal && !run.asked) {
+			run.code = 128 + SIGHUP;
+			return 1;
 		} else {
 			return r;
 		}

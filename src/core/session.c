@@ -209,6 +209,12 @@ static int close_stdin(struct attached *a, struct berth_error *err)
 	return road_request(a->input, WIRE_STDIN_CLOSE, &w, err);
 }
 
+/* A terminal that was taken away reads as an end of file; that is a hang-up of the caller and no end of the session's input. */
+static bool hung_up(int fd)
+{
+	return !isatty(fd) && errno == EIO;
+}
+
 /* Something can be read from the caller, and the last piece has been answered. */
 static int take_input(struct attached *a, struct berth_error *err)
 {
@@ -219,6 +225,10 @@ static int take_input(struct attached *a, struct berth_error *err)
 
 	if (n < 0 && errno == EAGAIN)
 		return 0;
+	if (n <= 0 && hung_up(a->in_fd)) {
+		a->detached = true;
+		return 0;
+	}
 	if (n <= 0) {
 		a->in_fd = -1;
 		rc = close_stdin(a, err);

@@ -84,7 +84,7 @@ load helper
 
 @test "-it: raw mode, size, detach and attach, and the terminal is put back" {
     require python3 'no python3'
-    python3 "$BERTH_SOURCE_ROOT/tests/cli/exec_tty.py" "$BERTH"
+    python3 "$BERTH_SOURCE_ROOT/tests/cli/on_terminal.py" "$BERTH"
 }
 
 @test "cp in and out" {

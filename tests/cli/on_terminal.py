@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""exec_tty.py BERTH: `berth exec -it` on a terminal that this program holds. Exit 0, or a message."""
+"""on_terminal.py BERTH: berth on a terminal that this program holds. Exit 0, or a message."""
 import fcntl
+import json
 import os
 import pty
 import select
 import signal
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -29,7 +31,7 @@ class Terminal:
         if self.pid == 0:
             os.close(self.master)
             os.login_tty(self.slave) if hasattr(os, "login_tty") else self.login()
-            os.execv(BERTH, [BERTH, "exec", *args])
+            os.execv(BERTH, [BERTH, *args])
 
     def login(self):
         os.setsid()
@@ -67,6 +69,16 @@ class Terminal:
             sys.exit("the terminal was not put back")
         return os.waitstatus_to_exitcode(status)
 
+    def vanish(self):
+        """Takes the terminal away; the exit status."""
+        fd = os.pidfd_open(self.pid)
+        os.close(self.master)
+        if not select.select([fd], [], [], DEADLINE)[0]:
+            sys.exit("it does not end at the hang-up")
+        os.close(fd)
+        _, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status)
+
 
 def is_equal(got, want, what):
     if got != want:
@@ -74,7 +86,7 @@ def is_equal(got, want, what):
 
 
 def plain():
-    t = Terminal("-it", "--", "sh", "-c", "stty size; exec sh -i")
+    t = Terminal("exec", "-it", "--", "sh", "-c", "stty size; exec sh -i")
     t.expect(b"31 97")
     t.send(b"echo a-$((40 + 2))\n")
     t.expect(b"a-42")
@@ -94,28 +106,49 @@ def plain():
 
 
 def killed():
-    t = Terminal("-it", "--", "sh", "-c", "echo up; exec cat")
+    t = Terminal("exec", "-it", "--", "sh", "-c", "echo up; exec cat")
     t.expect(b"up")
     os.kill(t.pid, signal.SIGQUIT)
     is_equal(t.end(), -signal.SIGQUIT, "after SIGQUIT")
 
 
 def session():
-    t = Terminal("-it", "--session", "s1", "--", "sh", "-i")
+    t = Terminal("exec", "-it", "--session", "s1", "--", "sh", "-i")
     t.send(b"X=kept; echo up-$((1 + 0))\n")
     t.expect(b"up-1")
     t.send(b"\x10\x11")
     is_equal(t.end(), 0, "detach")
     if b"--attach s1" not in t.seen:
         sys.exit(f"no hint how to attach: {t.seen!r}")
-    t = Terminal("-it", "--attach", "s1")
+    t = Terminal("exec", "-it", "--attach", "s1")
     t.send(b"echo $X-again\n")
     t.expect(b"kept-again")
     t.send(b"exit 9\n")
     is_equal(t.end(), 9, "exit code after attach")
-    t = Terminal("-it", "--attach", "nope")
+    # A terminal that goes away is no end of a session.
+    t = Terminal("exec", "-it", "--session", "s2", "--", "sh", "-i")
+    t.send(b"Y=still; echo up-$((1 + 0))\n")
+    t.expect(b"up-1")
+    is_equal(t.vanish(), 129, "exit code after a hang-up")
+    t = Terminal("exec", "-it", "--attach", "s2")
+    t.send(b"echo $Y-there\n")
+    t.expect(b"still-there")
+    t.send(b"exit 0\n")
+    is_equal(t.end(), 0, "exit code")
+    t = Terminal("exec", "-it", "--attach", "nope")
     is_equal(t.end(), 125, "attach to nothing")
 
 
-for case in (plain, killed, session):
+def hangup():
+    """A terminal that goes away leaves a run running."""
+    t = Terminal("run", "art", "--id", "h", "--", "sh", "-c",
+                 "echo up; while :; do echo more; done")
+    t.expect(b"up")
+    is_equal(t.vanish(), 129, "exit code after a hang-up")
+    state = subprocess.run([BERTH, "status", "h", "--json"], stdout=subprocess.PIPE, check=True)
+    is_equal(json.loads(state.stdout)["state"], "running", "state after a hang-up")
+    subprocess.run([BERTH, "cancel", "h", "--grace", "0"], stdout=subprocess.DEVNULL, check=True)
+
+
+for case in (plain, killed, session, hangup):
     case()
