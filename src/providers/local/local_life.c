@@ -54,6 +54,7 @@ static int may_create(const struct local *l, struct berth_error *err)
 }
 
 static int destroy_locked(struct local *l, struct berth_error *err);
+static int end_all(struct local *l, bool hard, struct berth_error *err);
 
 /* With the lock: makes it be there and run. */
 static int start_locked(struct local *l, bool create, bool *ret_created, struct berth_error *err)
@@ -73,7 +74,11 @@ static int start_locked(struct local *l, bool create, bool *ret_created, struct 
 	dir = local_default_dir(l);
 	if (!dir)
 		return berth_fail_nomem(err);
-	rc = local_note_boot(l, err);
+	/* Marked, and yet alive: a stop whose caller was killed. Its init may be on its way out already. */
+	if (local_marked(l, "stopped") && local_init_alive(dir))
+		rc = end_all(l, false, err);
+	if (rc == 0)
+		rc = local_note_boot(l, err);
 	if (rc == 0)
 		rc = start_dir(l, dir, err);
 	return rc < 0 ? rc : local_mark(l, "stopped", false, err);

@@ -50,7 +50,8 @@ static int agent_path(const struct local *l, char **ret, struct berth_error *err
 		rc = mkdir_p(AT_FDCWD, dir, 0700);
 		if (rc < 0)
 			return berth_fail_errno(err, 0, -rc, "%s", dir);
-		rc = write_file_atomic(AT_FDCWD, path, blob->data, blob->size, 0755, 0, err);
+		rc = write_file_atomic(AT_FDCWD, path, blob->data, blob->size, 0755,
+				       WRITE_FILE_SYNC, err);
 		if (rc < 0)
 			return rc;
 	}

@@ -147,7 +147,7 @@ int local_create(struct local *l, struct berth_error *err)
 		strbuf_addf(&text, "dir=%s\n", l->want_dir);
 	if (strbuf_error(&text) < 0)
 		return berth_fail_nomem(err);
-	rc = write_file_atomic(AT_FDCWD, path, text.data, text.len, 0600, 0, err);
+	rc = write_file_atomic(AT_FDCWD, path, text.data, text.len, 0600, WRITE_FILE_SYNC, err);
 	return rc < 0 ? rc : local_load(l, err);
 }
 

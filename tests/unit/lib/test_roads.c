@@ -504,6 +504,78 @@ TEST(sessions_outlive_their_callers)
 	berth_sandbox_close(s);
 }
 
+TEST(a_terminal_is_left_by_its_keys)
+{
+	const char *const cmd[] = {"sh", "-c",
+				   "stty size; stty -echo; read x; stty size; echo \"<$x>\"", NULL};
+	static const char first[] = "ab\x10\x11", second[] = "c\n";
+	struct berth_exec_control size[2] = {{.what = 'w', .b = 99}, {.what = 'h', .b = 33}};
+	struct berth_exec_request req;
+	struct berth_exec_result res;
+	char out[4096], path[PATH_MAX + 64];
+	FILE *to = tmpfile();
+	int in[2], control[2];
+
+	begin();
+	ASSERT_OK(pipe(in));
+	ASSERT_OK(pipe(control));
+	berth_exec_request_init(&req);
+	req.command = cmd;
+	req.session = "tty";
+	req.cols = 80;
+	req.rows = 24;
+	req.detach_keys = true;
+	req.stdin_fd = in[0];
+	req.stdout_fd = fileno(to);
+	ASSERT_EQ(write(in[1], first, sizeof(first) - 1), (ssize_t)sizeof(first) - 1);
+	OK(berth_exec(S, &req, &res, &E));
+	ASSERT(res.detached);
+	/* The first size is printed before the second one is told. */
+	snprintf(path, sizeof(path), "%s/fake/local/t/home/berth/s/tty/stdout", berth_state_dir(B));
+	for (int i = 0; !strstr(slurp(path), "24 80"); i++) {
+		ASSERT_LT(i, 10000);
+		usleep(1000);
+	}
+	req.attach = true;
+	req.control_fd = control[0];
+	ASSERT_EQ(write(control[1], size, sizeof(size)), (ssize_t)sizeof(size));
+	ASSERT_EQ(write(in[1], second, sizeof(second) - 1), (ssize_t)sizeof(second) - 1);
+	OK(berth_exec(S, &req, &res, &E));
+	ASSERT_EQ(res.exit_code, 0);
+	rewind(to);
+	out[fread(out, 1, sizeof(out) - 1, to)] = '\0';
+	ASSERT_CONTAINS(out, "24 80");
+	ASSERT_CONTAINS(out, "33 99");
+	ASSERT_CONTAINS(out, "<abc>");
+	fclose(to);
+}
+
+TEST(a_reader_that_goes_ends_the_guest)
+{
+	const char *const cmd[] = {"sh", "-c", "echo $$ >pid; exec cat /dev/zero", NULL};
+	struct berth_exec_request req;
+	struct berth_exec_result res;
+	char path[PATH_MAX + 64];
+	struct pollfd p = {.fd = -1, .events = POLLIN};
+	int out[2];
+
+	begin();
+	signal(SIGPIPE, SIG_DFL);
+	ASSERT_OK(pipe(out));
+	close(out[0]);
+	berth_exec_request_init(&req);
+	req.command = cmd;
+	req.stdout_fd = out[1];
+	FAILS(BERTH_E_IO, berth_exec(S, &req, &res, &E));
+	ASSERT_EQ(E.sys_errno, EPIPE);
+	snprintf(path, sizeof(path), "%s/fake/local/t/home/pid", berth_state_dir(B));
+	p.fd = (int)syscall(SYS_pidfd_open, atoi(slurp(path)), 0);
+	if (p.fd >= 0) /* else it is gone already */
+		ASSERT_EQ(poll(&p, 1, 10000), 1);
+	else
+		ASSERT_EQ(errno, ESRCH);
+}
+
 TEST(sessions_on_command_roads_have_no_input)
 {
 	struct berth_exec_result res;

@@ -523,6 +523,26 @@ TEST(an_interrupted_destroy_is_finished)
 	ASSERT_EQ(access("state/trash/local-x-abc", F_OK), -1);
 }
 
+TEST(an_interrupted_stop_is_finished_by_the_next_start)
+{
+	struct berth_sandbox *s = started("local:x?isolation=none");
+	pid_t before = init_pid(s);
+	char seconds[32];
+
+	snprintf(seconds, sizeof(seconds), "1000.%d", (int)getpid());
+	begin_session(s, "one", seconds);
+	ASSERT_EQ(close(ASSERT_OK(
+			  open("state/local/x/stopped", O_CREAT | O_WRONLY | O_CLOEXEC, 0600))),
+		  0);
+	ASSERT_EQ(info_of(s).status, BERTH_SANDBOX_STOPPING);
+	ASSERT_EQ(berth_sandbox_start(s, NULL), 0);
+	ASSERT_EQ(info_of(s).status, BERTH_SANDBOX_RUNNING);
+	road_drop_idle(s);
+	ASSERT_NE(init_pid(s), before);
+	ASSERT(becomes(seconds, false, 0));
+	destroyed(s);
+}
+
 TEST_TIMEOUT(starters_may_be_killed_at_any_time, 120)
 {
 	struct berth_sandbox *s;
