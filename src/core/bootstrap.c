@@ -91,8 +91,7 @@ int bootstrap_home(struct berth_sandbox *s, struct berth_error *err)
 	return 0;
 }
 
-/* ── files by commands
- * ─────────────────────────────────────────────────────────────────────────────── */
+/* ── files by commands ──────────────────────────────────────────────────────────────────── */
 
 static const char first_script[] =
 	"umask 077; mkdir -p -- \"${1%/*}\" && rm -f -- \"$1\" && : >\"$1\" && chmod \"$2\" \"$1\"";
@@ -125,8 +124,7 @@ int bootstrap_write(struct berth_sandbox *s, const char *path, unsigned mode, co
 	return rc;
 }
 
-/* ── the agent
- * ─────────────────────────────────────────────────────────────────────────────────────── */
+/* ── the agent ──────────────────────────────────────────────────────────────────────────── */
 
 /* $1 file name of the agent, $2 its hash, then directories: the first that has it, is ours and can
  * run it. */

@@ -38,8 +38,7 @@ static void report(struct doctor *d, const char *name, bool ok, const char *deta
 	d->fn(d->arg, &c);
 }
 
-/* ── probes in a child
- * ─────────────────────────────────────────────────────────────────────────────── */
+/* ── probes in a child ──────────────────────────────────────────────────────────────────── */
 
 /* In the child: what cannot be written shows in what is tried afterwards. */
 static void put_text(const char *path, const char *text)
@@ -133,8 +132,7 @@ static void check_namespaces(struct doctor *d)
 		    "can be mounted", "without it every execution gets a copy of its artifact");
 }
 
-/* ── what can be read
- * ──────────────────────────────────────────────────────────────────────────────── */
+/* ── what can be read ───────────────────────────────────────────────────────────────────── */
 
 static bool in_words(const char *text, const char *word)
 {

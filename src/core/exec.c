@@ -38,8 +38,7 @@ void berth_exec_request_init(struct berth_exec_request *req)
 	req->stdin_fd = req->stdout_fd = req->stderr_fd = req->control_fd = -1;
 }
 
-/* ── orders and keys
- * ───────────────────────────────────────────────────────────────────────────────── */
+/* ── orders and keys ────────────────────────────────────────────────────────────────────── */
 
 int exec_control_next(struct exec_control *c, struct exec_order *ret, struct berth_error *err)
 {
@@ -127,8 +126,7 @@ int exec_send_order(struct road *r, const struct exec_order *o, struct berth_err
 	return road_frame(r, WIRE_RESIZE, &w, err);
 }
 
-/* ── a guest
- * ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── a guest ────────────────────────────────────────────────────────────────────────────── */
 
 /* Output that the caller's fd has not taken yet. */
 struct backlog {
@@ -499,8 +497,7 @@ static int run_guest(struct berth_sandbox *s, const struct berth_exec_request *r
 	return 0;
 }
 
-/* ── the request
- * ───────────────────────────────────────────────────────────────────────────────────── */
+/* ── the request ────────────────────────────────────────────────────────────────────────── */
 
 static int check_request(const struct berth_exec_request *req, struct launch *l,
 			 struct berth_error *err)

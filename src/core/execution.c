@@ -181,8 +181,7 @@ int berth_signal(struct berth_sandbox *s, const char *id, int signo, struct bert
 	return rc <= 0 ? rc : berth_fail(err, BERTH_E_CONFLICT, "execution \"%s\" has ended", id);
 }
 
-/* ── whole records
- * ─────────────────────────────────────────────────────────────────────────────────── */
+/* ── whole records ──────────────────────────────────────────────────────────────────────── */
 
 static void put_entry(struct wire_w *w, uint32_t type, struct wire_slice v)
 {

@@ -218,8 +218,7 @@ int berth_list(struct berth_sandbox *s, int (*fn)(void *arg, const struct berth_
 	return rc;
 }
 
-/* ── removing
- * ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── removing ───────────────────────────────────────────────────────────────────────────── */
 
 static int still_runs(const char *id, struct berth_error *err)
 {

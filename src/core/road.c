@@ -109,8 +109,7 @@ int road_over(struct berth_stream *stream, struct road **ret, struct berth_error
 	return 0;
 }
 
-/* ── getting one
- * ───────────────────────────────────────────────────────────────────────────────────── */
+/* ── getting one ────────────────────────────────────────────────────────────────────────── */
 
 /* A kept road whose other end is still there. */
 static struct road *take_idle(struct berth_sandbox *s)
@@ -246,8 +245,7 @@ void road_drop_idle(struct berth_sandbox *s)
 	s->n_idle = 0;
 }
 
-/* ── sending
- * ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── sending ────────────────────────────────────────────────────────────────────────────── */
 
 static int usable(const struct road *r, struct berth_error *err)
 {
@@ -356,8 +354,7 @@ int road_flush(struct road *r, int64_t deadline_ns, struct berth_error *err)
 	return send_out(r, NULL, 0, deadline_ns, err);
 }
 
-/* ── receiving
- * ─────────────────────────────────────────────────────────────────────────────────────── */
+/* ── receiving ──────────────────────────────────────────────────────────────────────────── */
 
 /* Looks at the frame at @pos: 1 complete, 0 not yet, -1 it is none. */
 static int peek_frame(const struct road *r, size_t pos, uint8_t *ret_type, uint32_t *ret_n)

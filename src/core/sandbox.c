@@ -25,8 +25,7 @@
 #define DESTROY_ATTEMPTS 3
 #define DESTROY_DELAY_MS 250
 
-/* ── contexts
- * ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── contexts ───────────────────────────────────────────────────────────────────────────── */
 
 static const char *env_value(const char *name)
 {
@@ -101,8 +100,7 @@ const char *berth_state_dir(const struct berth *b)
 	return b->state_dir;
 }
 
-/* ── handles
- * ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── handles ────────────────────────────────────────────────────────────────────────────── */
 
 static int unknown_provider(const struct berth *b, const char *name, struct berth_error *err)
 {
@@ -309,8 +307,7 @@ int sandbox_dir_fd(struct berth_sandbox *s, int *ret_fd, struct berth_error *err
 	return 0;
 }
 
-/* ── life
- * ──────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── life ───────────────────────────────────────────────────────────────────────────────── */
 
 /* What was learnt about the sandbox before may be of another life. */
 static void forget_life(struct berth_sandbox *s)

@@ -46,8 +46,7 @@ static void attached_done(struct attached *a)
 }
 BERTH_DEFINE_AUTO(attached, struct attached, attached_done);
 
-/* ── launching
- * ─────────────────────────────────────────────────────────────────────────────────────── */
+/* ── launching ──────────────────────────────────────────────────────────────────────────── */
 
 static void put_spec(const struct berth_exec_request *req, const struct launch *l, struct wire_w *w)
 {
@@ -106,8 +105,7 @@ static int launch(struct berth_sandbox *s, const struct berth_exec_request *req,
 	return 0;
 }
 
-/* ── the three roads
- * ───────────────────────────────────────────────────────────────────────────────── */
+/* ── the three roads ────────────────────────────────────────────────────────────────────── */
 
 static void put_id(const struct attached *a, struct wire_w *w)
 {
@@ -303,8 +301,7 @@ static int take_orders(struct attached *a, struct berth_error *err)
 	return rc;
 }
 
-/* ── being attached
- * ────────────────────────────────────────────────────────────────────────────────── */
+/* ── being attached ─────────────────────────────────────────────────────────────────────── */
 
 static bool input_idle(const struct attached *a)
 {

@@ -30,8 +30,7 @@
 /* The ring may be overwritten while we read it; each new plan starts further on. */
 #define RING_TRIES 100
 
-/* ── may it be asked?
- * ──────────────────────────────────────────────────────────────────────────────── */
+/* ── may it be asked? ───────────────────────────────────────────────────────────────────── */
 
 static const char *const sandbox_words[] = {
 	[BERTH_SANDBOX_PENDING] = "pending",     [BERTH_SANDBOX_STARTING] = "starting",
@@ -86,8 +85,7 @@ int source_gate(struct berth_sandbox *s, const char *id, struct berth_status *re
 	return 1;
 }
 
-/* ── opening
- * ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── opening ────────────────────────────────────────────────────────────────────────────── */
 
 /* The fields that begin every request about a record. */
 static void put_id(const struct source *src, struct wire_w *w)
@@ -236,8 +234,7 @@ void source_status(const struct source *src, struct berth_status *ret)
 	status_from_record(&src->st, src->id, src->spec, ret);
 }
 
-/* ── the supervisor
- * ────────────────────────────────────────────────────────────────────────────────── */
+/* ── the supervisor ─────────────────────────────────────────────────────────────────────── */
 
 /* Connects to x/ID/control: the fd or -errno. */
 static int connect_control(int dirfd)
@@ -419,8 +416,7 @@ int source_ask(struct source *src, uint8_t type, const struct wire_w *fields, in
 	return rc;
 }
 
-/* ── output
- * ────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── output ─────────────────────────────────────────────────────────────────────────────── */
 
 static int stream_fd(struct record *r, int stream, bool tail, struct berth_error *err)
 {

@@ -125,8 +125,7 @@ void status_from_record(const struct record_status *st, const char *id, struct w
 	from_spec(spec, ret);
 }
 
-/* ── STATUS replies
- * ────────────────────────────────────────────────────────────────────────────────── */
+/* ── STATUS replies ─────────────────────────────────────────────────────────────────────── */
 
 /* A reply's parts as a journal. False when it is none. */
 static bool reply_journal(struct wire_slice payload, struct journal *j, struct journal_facts *f,

@@ -16,8 +16,7 @@
 extern const struct berth_provider_ops berth_provider_local;
 static const struct berth_provider_ops *const inner = &berth_provider_local;
 
-/* ── the script
- * ────────────────────────────────────────────────────────────────────────────────────── */
+/* ── the script ─────────────────────────────────────────────────────────────────────────── */
 
 static const struct {
 	const char *name;
@@ -160,8 +159,7 @@ static int scripted(const struct fake_rule *r, struct berth_error *err)
 		return rule_ && rc_ == 0 ? scripted(rule_, err) : rc_; \
 	} while (0)
 
-/* ── handles
- * ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── handles ────────────────────────────────────────────────────────────────────────────── */
 
 static void fake_release(void *handle)
 {
@@ -292,8 +290,7 @@ static int fake_dir(void *handle, char *dir, size_t cap, struct berth_error *err
 	return inner->dir(f->inner, dir, cap, err);
 }
 
-/* ── streams
- * ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── streams ────────────────────────────────────────────────────────────────────────────── */
 
 static bool harmless(const struct fake_faults *x)
 {
@@ -337,8 +334,7 @@ static int fake_open(void *handle, const char *const *argv, struct berth_stream 
 	return rc < 0 ? rc : with_relay(f, ret, err);
 }
 
-/* ── execute
- * ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── execute ────────────────────────────────────────────────────────────────────────────── */
 
 /* What a terminal or a JSON API makes of bytes. Never longer than cap. */
 static void mangle(uint8_t *buf, size_t cap, size_t *len, bool *truncated)
@@ -414,8 +410,7 @@ static int fake_list(const char *state_dir, int (*fn)(void *arg, const char *nam
 	return state ? inner->list(state, fn, arg, err) : berth_fail_nomem(err);
 }
 
-/* ── the tables
- * ────────────────────────────────────────────────────────────────────────────────────── */
+/* ── the tables ─────────────────────────────────────────────────────────────────────────── */
 
 static const struct berth_provider_key keys[] = {
 	{"fail", "OP:N[:ERR[:after]],…", false},

@@ -55,8 +55,7 @@ struct local {
 	struct local_record record;
 };
 
-/* ── local_state.c: the folder
- * ─────────────────────────────────────────────────────────────────────── */
+/* ── local_state.c: the folder ──────────────────────────────────────────────────────────── */
 
 /*
  * Reads the record, once per handle, and compares it with the keys of the spec: BERTH_E_CONFLICT
@@ -91,8 +90,7 @@ int local_discard(struct local *l, struct berth_error *err) attr_warn_unused;
 int local_sweep_trash(const struct local *l, const char *name,
 		      struct berth_error *err) attr_warn_unused;
 
-/* ── local_life.c
- * ──────────────────────────────────────────────────────────────────────────────────── */
+/* ── local_life.c ───────────────────────────────────────────────────────────────────────── */
 
 int local_start(void *handle, bool *ret_created, struct berth_error *err);
 int local_resume(void *handle, struct berth_error *err);
@@ -102,8 +100,7 @@ int local_info(void *handle, struct berth_provider_info *ret, struct berth_error
 int local_start_agent(void *handle, const char *dir, struct berth_error *err);
 const struct launcher *local_launcher(const struct local *l);
 
-/* ── local_end.c: ending what runs
- * ─────────────────────────────────────────────────────────────────── */
+/* ── local_end.c: ending what runs ──────────────────────────────────────────────────────── */
 
 /*
  * Ends everything under one berth directory: init with STOP, and what has no init any more through
@@ -112,8 +109,7 @@ const struct launcher *local_launcher(const struct local *l);
  */
 int local_end_dir(const char *dir, bool hard, struct berth_error *err) attr_warn_unused;
 
-/* ── local_run.c: commands on this machine
- * ─────────────────────────────────────────────────────────── */
+/* ── local_run.c: commands on this machine ──────────────────────────────────────────────── */
 
 /* The environment in which things start: PATH HOME USER TMPDIR LANG and nothing of the caller's.
  * NULL: no memory; free with strv_free_items(). */

@@ -134,8 +134,7 @@ static int end_init(const char *dir, bool hard, struct berth_error *err)
 	return rc < 0 && !local_init_alive(dir) ? 0 : rc;
 }
 
-/* ── records
- * ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── records ────────────────────────────────────────────────────────────────────────────── */
 
 static bool record_held(int dirfd, const char *id)
 {

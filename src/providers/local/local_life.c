@@ -141,8 +141,7 @@ int local_start_agent(void *handle, const char *dir, struct berth_error *err)
 	return start_dir(l, dir, err);
 }
 
-/* ── stopping
- * ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── stopping ───────────────────────────────────────────────────────────────────────────── */
 
 static int end_one(struct local *l, const char *dir, void *arg, struct berth_error *err)
 {
@@ -186,8 +185,7 @@ int local_stop(void *handle, struct berth_error *err)
 	return rc;
 }
 
-/* ── destroying
- * ────────────────────────────────────────────────────────────────────────────────────── */
+/* ── destroying ─────────────────────────────────────────────────────────────────────────── */
 
 /* A berth directory outside of the sandbox's folder: what berth made there goes, the rest is not
  * ours. */
@@ -244,8 +242,7 @@ int local_destroy(void *handle, struct berth_error *err)
 	return local_sweep_trash(l, l->name, err);
 }
 
-/* ── info
- * ──────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── info ───────────────────────────────────────────────────────────────────────────────── */
 
 static void find_status(const struct local *l, bool alive, struct berth_provider_info *info)
 {

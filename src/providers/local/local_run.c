@@ -28,8 +28,7 @@
 /* A socket whose listener does not accept any more does not hold us up for longer. */
 #define CONNECT_SEC 10
 
-/* ── environment
- * ───────────────────────────────────────────────────────────────────────────────────── */
+/* ── environment ────────────────────────────────────────────────────────────────────────── */
 
 /* The name of our uid in /etc/passwd, read by hand: NSS would load libraries into somebody's
  * process. Owned by caller. */
@@ -67,8 +66,7 @@ char **local_environment(const struct local *l)
 }
 BERTH_DEFINE_AUTO_PTR(strv_items, char **, strv_free_items);
 
-/* ── connections
- * ───────────────────────────────────────────────────────────────────────────────────── */
+/* ── connections ────────────────────────────────────────────────────────────────────────── */
 
 int local_connect(const char *dir, const char *name)
 {
@@ -127,8 +125,7 @@ int local_open_agent(void *handle, const char *dir, struct berth_stream *ret,
 	return 0;
 }
 
-/* ── commands
- * ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── commands ───────────────────────────────────────────────────────────────────────────── */
 
 static int spawn(const struct local *l, const char *const *argv, const struct child_fd *fds,
 		 size_t n_fds, struct child *ret, struct berth_error *err)

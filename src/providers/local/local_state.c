@@ -32,8 +32,7 @@ static char *in_base(const struct local *l, const char *name)
 	return mem_printf("%s/%s", l->base, name);
 }
 
-/* ── the record
- * ────────────────────────────────────────────────────────────────────────────────────── */
+/* ── the record ─────────────────────────────────────────────────────────────────────────── */
 
 void local_unload(struct local *l)
 {
@@ -151,8 +150,7 @@ int local_create(struct local *l, struct berth_error *err)
 	return rc < 0 ? rc : local_load(l, err);
 }
 
-/* ── lock and markers
- * ──────────────────────────────────────────────────────────────────────────────── */
+/* ── lock and markers ───────────────────────────────────────────────────────────────────── */
 
 /* Is the file behind the fd still the one at the path? */
 static bool same_file(int fd, const char *path)
@@ -254,8 +252,7 @@ int local_note_boot(const struct local *l, struct berth_error *err)
 				 err);
 }
 
-/* ── berth directories
- * ─────────────────────────────────────────────────────────────────────────────── */
+/* ── berth directories ──────────────────────────────────────────────────────────────────── */
 
 char *local_default_dir(const struct local *l)
 {
@@ -319,8 +316,7 @@ int local_each_dir(const struct local *l,
 	return rc;
 }
 
-/* ── the way out
- * ───────────────────────────────────────────────────────────────────────────────────── */
+/* ── the way out ────────────────────────────────────────────────────────────────────────── */
 
 int local_discard(struct local *l, struct berth_error *err)
 {

@@ -22,8 +22,7 @@
 #include "wire/journal.h"
 #include "wire/spec.h"
 
-/* ── a driver whose berth directory is ./berth
- * ─────────────────────────────────────────────────────── */
+/* ── a driver whose berth directory is ./berth ──────────────────────────────────────────── */
 
 static enum berth_sandbox_status syn_status = BERTH_SANDBOX_RUNNING;
 
@@ -83,8 +82,7 @@ static void syn_close(struct berth_sandbox *s)
 	berth_free(syn_b);
 }
 
-/* ── records
- * ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── records ────────────────────────────────────────────────────────────────────────────── */
 
 struct syn {
 	int dirfd, jfd;
@@ -209,8 +207,7 @@ static void syn_output(struct syn *r, int stream, const void *p, size_t n)
 	syn_word(r, stream, 0, r->len[stream]);
 }
 
-/* ── a supervisor
- * ──────────────────────────────────────────────────────────────────────────────────── */
+/* ── a supervisor ───────────────────────────────────────────────────────────────────────── */
 
 struct syn_super {
 	pid_t pid;

@@ -99,8 +99,7 @@ TEST(damaged_records_are_errors_and_no_lies)
 	syn_close(s);
 }
 
-/* ── waiting
- * ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── waiting ────────────────────────────────────────────────────────────────────────────── */
 
 /* Runs the rest in a child, so that the test can give orders while a call blocks. */
 struct waiter {
@@ -248,8 +247,7 @@ TEST(cancel_returns_what_was_reached)
 	syn_close(s);
 }
 
-/* ── reading
- * ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── reading ────────────────────────────────────────────────────────────────────────────── */
 
 /* Twenty bytes of head, a gap up to 90, ten bytes of ring (tail_cap 20, length 100). */
 static struct syn with_gap(const char *id, bool sealed)
@@ -329,8 +327,7 @@ TEST(a_stopped_sandbox_still_gives_its_output)
 	syn_close(s);
 }
 
-/* ── following
- * ─────────────────────────────────────────────────────────────────────────────────────── */
+/* ── following ──────────────────────────────────────────────────────────────────────────── */
 
 struct seen {
 	char text[3][4096];
@@ -478,8 +475,7 @@ TEST(follow_stops_where_it_is_told)
 	syn_close(s);
 }
 
-/* ── into fds
- * ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── into fds ───────────────────────────────────────────────────────────────────────────── */
 
 enum fd_kind { TO_FILE, TO_APPEND, TO_PIPE, TO_SOCKET, TO_NULL };
 static const char *const fd_kinds[] = {"file", "append", "pipe", "socket", "null"};
@@ -615,8 +611,7 @@ TEST(a_reader_that_does_not_read_does_not_stop_a_cancel)
 	syn_close(s);
 }
 
-/* ── many
- * ──────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── many ───────────────────────────────────────────────────────────────────────────────── */
 
 static char listed[512];
 
@@ -671,8 +666,7 @@ TEST(only_what_has_ended_is_removed)
 	syn_close(s);
 }
 
-/* ── torture
- * ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── torture ────────────────────────────────────────────────────────────────────────────── */
 
 static int ask_everything(void *arg)
 {

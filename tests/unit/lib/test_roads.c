@@ -186,8 +186,7 @@ TEST_TIMEOUT(every_road_launches_cancels_and_removes, 120)
 	}
 }
 
-/* ── exec
- * ──────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── exec ───────────────────────────────────────────────────────────────────────────────── */
 
 /* Runs a command with input; what it wrote is in *out (both streams, after one another, each with
  * its NUL). */
@@ -289,8 +288,7 @@ TEST(without_input_nothing_secret_travels)
 	berth_sandbox_close(s);
 }
 
-/* ── cut roads
- * ─────────────────────────────────────────────────────────────────────────────────────── */
+/* ── cut roads ──────────────────────────────────────────────────────────────────────────── */
 
 /* One question over a road with a fault; true when it came through. Anything but the truth or an
  * error fails the test. */
@@ -384,8 +382,7 @@ TEST_TIMEOUT(a_stalled_road_keeps_to_the_callers_time, 60)
 	berth_sandbox_close(s);
 }
 
-/* ── failing operations
- * ────────────────────────────────────────────────────────────────────────────── */
+/* ── failing operations ─────────────────────────────────────────────────────────────────── */
 
 TEST(operations_fail_and_work_again)
 {
@@ -441,8 +438,7 @@ TEST(scripts_are_checked)
 	berth_free(B);
 }
 
-/* ── sessions
- * ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── sessions ───────────────────────────────────────────────────────────────────────────── */
 
 static int session(struct berth_sandbox *s, const char *name, const char *const *argv, int in,
 		   int control, char out[4096], struct berth_exec_result *res)

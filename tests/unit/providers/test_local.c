@@ -203,8 +203,7 @@ static void begin_session(struct berth_sandbox *s, const char *name, const char 
 	close(fds[1]);
 }
 
-/* ── creation
- * ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── creation ───────────────────────────────────────────────────────────────────────────── */
 
 TEST(without_isolation_is_asked_for_by_name)
 {
@@ -423,8 +422,7 @@ TEST(long_paths_are_no_obstacle)
 	destroyed(s);
 }
 
-/* ── when somebody dies
- * ────────────────────────────────────────────────────────────────────────────── */
+/* ── when somebody dies ─────────────────────────────────────────────────────────────────── */
 
 TEST(init_dies_and_the_truth_is_told)
 {
@@ -572,8 +570,87 @@ TEST_TIMEOUT(starters_may_be_killed_at_any_time, 120)
 	}
 }
 
-/* ── commands
- * ──────────────────────────────────────────────────────────────────────────────────────── */
+TEST_TIMEOUT(destroyers_may_be_killed_at_any_time, 120)
+{
+	struct berth_sandbox *s;
+	struct dirent *e;
+	char seconds[32];
+	int64_t us = 0;
+	DIR *d;
+
+	snprintf(seconds, sizeof(seconds), "1000.%d", (int)getpid());
+	for (int done = 0; done < 3; us += 500) {
+		struct timespec t = {0, us * 1000};
+		int status;
+		pid_t pid;
+
+		s = started("local:x?isolation=none");
+		begin_session(s, "one", seconds);
+		berth_sandbox_close(s);
+		pid = ASSERT_OK(fork());
+		if (pid == 0) {
+			struct berth_destroy_result r;
+
+			berth_sandbox_destroy(opened("local:x", 0), 1, 0, &r, NULL);
+			_exit(r.state != BERTH_DESTROYED);
+		}
+		nanosleep(&t, NULL); /* the moment of the kill is what varies here */
+		kill(pid, SIGKILL);
+		waitpid(pid, &status, 0);
+		done += WIFEXITED(status);
+		if (WIFEXITED(status))
+			ASSERT_EQ(WEXITSTATUS(status), 0);
+		destroyed(opened("local:x", 0));
+		ASSERT(inits(0));
+		ASSERT(becomes(seconds, false, 0));
+		ASSERT_EQ(access("state/local/x", F_OK), -1);
+		d = opendir("state/trash");
+		while (d && (e = readdir(d)))
+			ASSERT_EQ(e->d_name[0], '.');
+		closedir(d);
+	}
+}
+
+/* Starts five times, or destroys five times; its exit status. */
+static int one_of_many(bool destroyer)
+{
+	struct berth_sandbox *s = opened("local:x?isolation=none", BERTH_OPEN_START);
+	struct berth_destroy_result r = {.state = BERTH_DESTROYED};
+	struct berth_error err = BERTH_ERROR_INIT;
+	int rc = 0;
+
+	for (int i = 0; i < 5 && rc == 0 && r.state == BERTH_DESTROYED; i++)
+		rc = destroyer ? berth_sandbox_destroy(s, 3, 10, &r, &err)
+			       : berth_sandbox_start(s, &err);
+	if (rc == 0 && r.state == BERTH_DESTROYED)
+		return 0;
+	fprintf(stderr, "# %s%s\n", err.message, r.message);
+	return 1;
+}
+
+TEST_TIMEOUT(starters_and_destroyers_at_once, 120)
+{
+	struct berth_sandbox *s;
+	pid_t pids[12];
+
+	for (int i = 0; i < 12; i++) {
+		pids[i] = ASSERT_OK(fork());
+		if (pids[i] == 0)
+			_exit(one_of_many(i % 3 == 0));
+	}
+	for (int i = 0; i < 12; i++) {
+		int status;
+
+		waitpid(pids[i], &status, 0);
+		CHECK_EQ(status, 0);
+	}
+	s = started("local:x?isolation=none");
+	ASSERT(inits(1));
+	destroyed(s);
+	ASSERT(inits(0));
+}
+
+/* ── commands ───────────────────────────────────────────────────────────────────────────── */
 
 static const struct {
 	const char *name;
