@@ -8,25 +8,44 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "agent/super.h"
 
+#define WRITE_TRIES 3
+
 static const char *level_name(int level)
 {
 	return level == LEVEL_PIDNS ? "pidns" : level == LEVEL_CGROUP ? "cgroup" : "subreaper";
 }
 
-static void append(const struct launch *l, size_t at, uint32_t type, const void *p, size_t n)
+/* The same bytes through a mapping: for a pwrite that fails although the space is there. */
+static bool put_mapped(const struct launch *l, size_t at, const uint8_t *entry, size_t len)
+{
+	size_t from = at & ~(size_t)4095, span = at - from + len;
+	uint8_t *p = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_SHARED, l->jfd, (off_t)from);
+
+	if (p == MAP_FAILED)
+		return false;
+	memcpy(p + (at - from), entry, len);
+	munmap(p, span);
+	return true;
+}
+
+/* Into bytes that exist: no full disk can stop this. True when the entry is there. */
+static bool append(const struct launch *l, size_t at, uint32_t type, const void *p, size_t n)
 {
 	uint8_t entry[4096];
 	size_t len = journal_entry(entry, sizeof(entry), type, p, n);
 
-	/* Into bytes that exist: no full disk can stop this. */
-	while (len && pwrite(l->jfd, entry, len, (off_t)at) < 0 && errno == EINTR)
-		;
+	for (int i = 0; len && i < WRITE_TRIES; i++) {
+		if (pwrite(l->jfd, entry, len, (off_t)at) == (ssize_t)len)
+			return true;
+	}
+	return len && put_mapped(l, at, entry, len);
 }
 
 void seal_running(struct super *s)
@@ -40,8 +59,9 @@ void seal_running(struct super *s)
 	wire_w_str(&w, JK_CONTAINMENT, level_name(s->l->level));
 	wire_w_str(&w, JK_VIEW, s->view.level);
 	s->state_len = w.len;
-	append(s->l, s->l->jend, JOURNAL_STATE, s->state_entry, s->state_len);
-	s->l->jend += journal_entry_size(s->state_len);
+	/* Behind an entry that is not there nothing would be found. */
+	if (append(s->l, s->l->jend, JOURNAL_STATE, s->state_entry, s->state_len))
+		s->l->jend += journal_entry_size(s->state_len);
 }
 
 static void put_status(struct wire_w *w, const struct super *s)

@@ -66,11 +66,12 @@ void super_reap(struct super *s)
 {
 	bool had_main = s->main > 0, had_copier = s->copier > 0;
 
+	see_spawn(s);	/* an end must not overtake the news of its beginning */
 	s->empty = tree_reap(saw, s);
 	if (had_copier && s->copier_done)
 		copier_ended(s);
 	if (had_main && s->main_done) {
-		see_spawn(s);	/* an end that overtook the news of its beginning */
+		see_spawn(s);	/* it may have begun and ended since */
 		super_raise(s, EV_EXIT);
 	}
 	if (s->empty && s->state == ST_STOPPING)
@@ -242,6 +243,9 @@ static void see_spawn(struct super *s)
 		return;
 	close(s->report);
 	s->report = -1;
+	if (r == 0 && s->main > 0 && !proc_executed(s->main))
+		r = fail(&s->fail, WIRE_E_UNAVAILABLE, "exec", 0, "the process was killed before it could run \"%s\"",
+			 s->l->argv[0]);
 	super_raise(s, r == 0 ? EV_STARTED : EV_BROKEN);
 }
 

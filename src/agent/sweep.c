@@ -21,6 +21,7 @@
 
 #define TREE_MAX	(1u << 18)	/* processes looked at in one round */
 #define ROUNDS_MAX	64
+#define PF_FORKNOEXEC	0x40	/* the kernel's: forked and not yet executed anything */
 
 struct member {
 	pid_t pid, parent;
@@ -45,6 +46,19 @@ bool proc_stat(pid_t pid, pid_t *ret_ppid, char *ret_state)
 	*ret_state = p[2];
 	*ret_ppid = (pid_t)strtol(p + 3, NULL, 10);
 	return true;
+}
+
+bool proc_executed(pid_t pid)
+{
+	char path[32], buf[512], *p;
+
+	fmt(path, sizeof(path), "/proc/%d/stat", pid);
+	if (read_file_at(AT_FDCWD, path, buf, sizeof(buf)) <= 0 || !(p = strrchr(buf, ')')))
+		return true;
+	/* Behind the title: state ppid pgrp session tty tpgid flags. */
+	for (int field = 0; field < 7 && p; field++)
+		p = strchr(p + 1, ' ');
+	return !p || !(strtoul(p, NULL, 10) & PF_FORKNOEXEC);
 }
 
 static void add(struct members *m, pid_t pid, pid_t parent)

@@ -15,6 +15,9 @@ bool tree_reap(void (*seen)(void *ctx, pid_t pid, int status, const struct rusag
 /* Ends all that is below this process by KILL and waits until nothing is left. */
 void tree_end(int level, int kill_fd);
 
+/* Has this child (alive or a zombie) executed anything since its fork? True when it cannot be told. */
+bool proc_executed(pid_t pid);
+
 /* ppid and state of a process from /proc/PID/stat; false when it is gone. */
 bool proc_stat(pid_t pid, pid_t *ret_ppid, char *ret_state);
 
