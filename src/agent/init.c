@@ -142,7 +142,7 @@ static void find_home(void)
 	agent.homefd = open(home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-static int find_facts(void)
+static int find_facts(struct agent_fail *f)
 {
 	static struct utsname u;
 
@@ -156,7 +156,9 @@ static int find_facts(void)
 	find_boot_id();
 	find_home();
 	agent.shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	return agent.shared == MAP_FAILED || agent_find_hash() < 0 ? -1 : 0;
+	if (agent.shared == MAP_FAILED || agent_find_hash() < 0)
+		return fail(f, WIRE_E_UNAVAILABLE, "init", errno, "cannot start: %m");
+	return 0;
 }
 
 /* ---- the directory -------------------------------------------------------------------------------------- */
@@ -240,6 +242,14 @@ static int wait_for_winner(struct agent_fail *f)
 		poll(NULL, 0, 1);
 	} while (now_ms() < end);
 	return fail(f, WIRE_E_TIMEOUT, "lock", 0, "the init that holds %s/init.lock does not answer", agent.dir);
+}
+
+/* By hand: a child that was forked a moment ago may still have the file open. */
+static void let_go(void)
+{
+	struct flock fl = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+
+	fcntl(self.lockfd, F_OFD_SETLK, &fl);
 }
 
 static int write_incarnation(struct agent_fail *f)
@@ -422,11 +432,8 @@ static void on_signals(void)
 static void end(void) attr_noreturn;
 static void end(void)
 {
-	struct flock fl = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
-
 	unlink("init.sock");
-	/* A child that was forked a moment ago may still have the file open. */
-	fcntl(self.lockfd, F_OFD_SETLK, &fl);
+	let_go();
 	for (unsigned i = 0; i < self.n_conns; i++)
 		kill(self.conns[i], SIGTERM);
 	groups_sweep(true);
@@ -569,12 +576,13 @@ static int run_init(const char *dir, int readyfd, struct agent_fail *f)
 		r = wait_for_winner(f);
 	if (r != 0)
 		return r;
-	if (find_facts() < 0)
-		return fail(f, WIRE_E_UNAVAILABLE, "init", errno, "cannot start: %m");
 	if (!agent.is_pid1)
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (write_incarnation(f) < 0 || make_socket(f) < 0 || make_loop(f) < 0)
+	if (find_facts(f) < 0 || write_incarnation(f) < 0 || make_socket(f) < 0 || make_loop(f) < 0) {
+		/* Before anybody hears of it and tries again: that one must not find the lock held. */
+		let_go();
 		return -1;
+	}
 	groups_sweep(false);
 	report(readyfd, "ready\n");
 	tidy();
