@@ -6,13 +6,14 @@
  *
  *	sandbox     key=value lines, written once at creation: id, created_ms, isolation, dir
  *	home/       the sandbox's home; berth's default directory is home/berth
- *	dirs/       a symlink to each berth directory in use: their inits are ended by stop and
- *destroy boot        boot id at the last start stopped     marker: ended on purpose. With its init
- *still there: stopping. destroying  marker: whoever finds it without a holder of the lock finishes
- *the work lock        OFD lock of whoever starts, stops or destroys
+ *	dirs/       a symlink to each berth directory in use: their inits are ended by stop and destroy
+ *	boot        boot id at the last start
+ *	stopped     marker: ended on purpose. With its init still there: stopping.
+ *	destroying  marker: whoever finds it without a holder of the lock finishes the work
+ *	lock        OFD lock of whoever starts, stops or destroys
  *
  * How its init comes to life and what surrounds it is the launcher's business (isolation=none:
- *nothing does).
+ * nothing does).
  */
 #include <berth/provider.h>
 
