@@ -118,7 +118,7 @@ int execution_cancel(struct berth_sandbox *s, const char *id, int kind, int64_t 
 {
 	auto(source) struct source src = SOURCE_INIT;
 	uint8_t buf[320];
-	struct wire_slice payload;
+	struct wire_slice payload = {0};
 	struct wire_w w;
 	int64_t wait_ms;
 	int rc = source_open(&src, s, id, kind, false, ret, err);
@@ -159,7 +159,7 @@ int berth_signal(struct berth_sandbox *s, const char *id, int signo, struct bert
 {
 	auto(source) struct source src = SOURCE_INIT;
 	struct berth_status status;
-	struct wire_slice payload;
+	struct wire_slice payload = {0};
 	uint8_t buf[320];
 	struct wire_w w;
 	int rc = check(s, id, err);
@@ -214,7 +214,7 @@ static void put_reply(const struct source *src, struct wire_w *w)
 
 static int fetch_agent(struct source *src, uint8_t **ret, size_t *ret_n, struct berth_error *err)
 {
-	struct wire_slice payload;
+	struct wire_slice payload = {0};
 	struct road *road = NULL;
 	uint8_t buf[256];
 	struct wire_w w;

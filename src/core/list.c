@@ -140,7 +140,7 @@ static int add_reply(struct berth_sandbox *s, struct items *l, struct wire_slice
 static int list_agent(struct berth_sandbox *s, struct items *l, struct berth_error *err)
 {
 	auto(road) struct road *r = NULL;
-	struct wire_slice payload;
+	struct wire_slice payload = {0};
 	uint8_t type = 0;
 	int rc = road_get(s, ROAD_INIT, &r, err);
 
@@ -177,8 +177,12 @@ static int give(const struct item *it, int (*fn)(void *arg, const struct berth_r
 	return fn(arg, &rec);
 }
 
-/* 0 and the berth directory; 1: it has to be asked through the agent. Fails when the sandbox cannot
- * be asked at all. */
+/*
+ * Where the records are: WHERE_HERE and the berth directory, or behind the agent, or there are none yet. Fails when the sandbox
+ * cannot be asked at all.
+ */
+enum { WHERE_HERE, WHERE_AGENT, WHERE_NONE };
+
 static int where(struct berth_sandbox *s, int *ret_fd, struct berth_error *err)
 {
 	struct berth_status why;
@@ -187,30 +191,27 @@ static int where(struct berth_sandbox *s, int *ret_fd, struct berth_error *err)
 	if (gate < 0)
 		return gate;
 	rc = sandbox_dir_fd(s, ret_fd, err);
-	if (rc == 0 || rc == BERTH_E_NOT_FOUND)
-		return rc;
+	if (rc == BERTH_E_NOT_FOUND)
+		return WHERE_NONE;
 	if (rc != BERTH_E_UNSUPPORTED)
 		return rc;
-	return gate ? berth_fail(err, BERTH_E_UNAVAILABLE, "%s: %s", s->full, why.message) : 1;
+	return gate ? berth_fail(err, BERTH_E_UNAVAILABLE, "%s: %s", s->full, why.message)
+		    : WHERE_AGENT;
 }
 
 int berth_list(struct berth_sandbox *s, int (*fn)(void *arg, const struct berth_record *r),
 	       void *arg, struct berth_error *err)
 {
 	auto(items) struct items l = {0};
-	struct berth_provider_info info;
 	int fd = -1, rc = where(s, &fd, err);
 
-	/* A sandbox in which nothing has run yet has no berth directory. */
-	if (rc == BERTH_E_NOT_FOUND && s->ops->open_dir && s->ops->info && s->ops->info &&
-	    berth_sandbox_info(s, &info, NULL) == 0)
-		return 0;
-	if (rc == 0)
+	if (rc == WHERE_HERE)
 		rc = list_direct(s, fd, &l, err);
-	else if (rc == 1)
+	else if (rc == WHERE_AGENT)
 		rc = list_agent(s, &l, err);
 	if (rc < 0)
 		return rc;
+	rc = 0;
 	if (l.n)
 		qsort(l.v, l.n, sizeof(*l.v), newest_first);
 	for (size_t i = 0; i < l.n && rc == 0; i++)
@@ -283,11 +284,10 @@ int berth_remove(struct berth_sandbox *s, const char *id, struct berth_error *er
 		return berth_fail(err, BERTH_E_INVALID, "\"%.140s\" is no execution id",
 				  id ? id : "");
 	rc = where(s, &fd, err);
-	if (rc == 0)
+	if (rc == WHERE_HERE)
 		return remove_direct(s, fd, id, err);
-	if (rc == BERTH_E_NOT_FOUND && s->ops->open_dir &&
-	    berth_sandbox_info(s, &(struct berth_provider_info){0}, NULL) == 0)
-		return berth_fail(err, rc, "no execution \"%s\" in %s", id, s->full);
+	if (rc == WHERE_NONE)
+		return berth_fail(err, BERTH_E_NOT_FOUND, "no execution \"%s\" in %s", id, s->full);
 	return rc < 0 ? rc : forget(s, id, err);
 }
 

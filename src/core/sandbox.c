@@ -276,7 +276,7 @@ int sandbox_dir(struct berth_sandbox *s, const char **ret_dir, struct berth_erro
 
 	if (!s->dir) {
 		rc = chosen_dir(s, &chosen, err);
-		if (rc == 0 && *chosen != '/')
+		if (rc == 0 && chosen && *chosen != '/')
 			rc = sandbox_home(s, &home, err);
 		if (rc < 0)
 			return rc;

@@ -78,7 +78,7 @@ static int launch(struct berth_sandbox *s, const struct berth_exec_request *req,
 {
 	auto(road) struct road *r = NULL;
 	auto_free uint8_t *p = NULL;
-	struct wire_slice payload;
+	struct wire_slice payload = {0};
 	struct wire_w w;
 	int rc;
 
@@ -146,7 +146,7 @@ static int begin_watch(struct attached *a, struct berth_error *err)
 
 static int take_watch(struct attached *a, struct berth_error *err)
 {
-	struct wire_slice payload;
+	struct wire_slice payload = {0};
 	uint8_t type;
 	int rc = road_pump(a->watch, err);
 
@@ -179,7 +179,7 @@ static int send_stdin(struct attached *a, const void *p, size_t n, struct berth_
 /* Where the session's input stands; a session without open input takes none. */
 static int find_position(struct attached *a, struct berth_error *err)
 {
-	struct wire_slice payload;
+	struct wire_slice payload = {0};
 	int rc = source_open_road(&a->src, &a->input, err);
 
 	if (rc == 0)
@@ -242,7 +242,7 @@ static int take_input(struct attached *a, struct berth_error *err)
 
 static int take_input_answer(struct attached *a, struct berth_error *err)
 {
-	struct wire_slice payload;
+	struct wire_slice payload = {0};
 	uint8_t type;
 	int rc = road_pump(a->input, err);
 

@@ -138,7 +138,7 @@ static int64_t answer_deadline(const struct source *src)
 static int agent_refresh(struct source *src, struct berth_error *err)
 {
 	uint8_t buf[256];
-	struct wire_slice payload;
+	struct wire_slice payload = {0};
 	struct wire_w w;
 	int rc;
 
@@ -360,7 +360,7 @@ static int watch_once(struct source *src, bool terminal_only, int64_t deadline_n
 		      struct berth_error *err)
 {
 	uint8_t buf[384];
-	struct wire_slice payload;
+	struct wire_slice payload = {0};
 	struct wire_w w;
 	int64_t wait_ms;
 	int rc = road_until(src, deadline_ns, err);
@@ -516,7 +516,7 @@ static int move_agent(struct source *src, int stream, uint64_t offset, uint64_t 
 {
 	uint8_t buf[320];
 	struct record_read r = {0};
-	struct wire_slice payload;
+	struct wire_slice payload = {0};
 	struct wire_w w;
 	uint8_t type = 0;
 	uint64_t got = 0;
