@@ -171,7 +171,7 @@ static void keep(struct output *o, const uint8_t *p, size_t n)
 int output_pump(struct output *o, size_t max)
 {
 	while (max && o->pipe >= 0) {
-		ssize_t r = read(o->pipe, chunk, max < CHUNK ? max : CHUNK);
+		ssize_t r = read(o->pipe, chunk, CHUNK);
 
 		if (r < 0 && errno == EINTR)
 			continue;
@@ -183,9 +183,9 @@ int output_pump(struct output *o, size_t max)
 			return -1;
 		}
 		keep(o, chunk, (size_t)r);
-		if (r < 4096)
-			return 0;	/* a small piece is all there is: let epoll say when there is more */
-		max -= (size_t)r;
+		if (r < (ssize_t)CHUNK)
+			return 0;	/* that was all there is: let epoll say when there is more */
+		max = max > CHUNK ? max - CHUNK : 0;
 	}
 	return o->pipe < 0 ? -1 : 1;
 }
