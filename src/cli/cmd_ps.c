@@ -62,7 +62,7 @@ static char *command_line(const struct berth_record *rec)
 
 		strbuf_adds(&b, i ? " " : "");
 		strbuf_adds(&b, plain ? "" : "'");
-		for (size_t n = 0; s[n] && n < 120; n++)
+		for (size_t n = 0; n < 120 && s[n]; n++)
 			strbuf_addc(&b, (unsigned char)s[n] < ' ' || s[n] == 127 ? '?' : s[n]);
 		strbuf_adds(&b, plain ? "" : "'");
 	}

@@ -459,7 +459,7 @@ static void put_spec(struct wire_w *w, const struct launch *l, const struct dige
 
 int launch_encode(const struct launch *l, uint8_t **ret, size_t *ret_n, struct berth_error *err)
 {
-	struct digests d;
+	struct digests d = {0};
 	struct wire_w w;
 	uint8_t *p;
 

@@ -158,7 +158,7 @@ static int attempt(struct asking *a)
 int launch_run(struct berth_sandbox *s, const struct launch *l, bool init_is_life,
 	       struct berth_status *ret, bool *ret_existed, struct berth_error *err)
 {
-	struct berth_status status;
+	struct berth_status status = {0};
 	bool existed = false, maybe = false;
 	struct asking a = {.s = s,
 			   .l = l,
