@@ -10,10 +10,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -348,6 +350,7 @@ static void make_kill(struct group *g)
 
 	/* A directory without the file (before 5.14) is of no use. */
 	g->kill = dir < 0 ? -1 : openat(dir, "cgroup.kill", O_WRONLY | O_CLOEXEC);
+	g->kill_dir = g->kill < 0 ? -1 : dir;
 }
 
 int group_make(const struct spec *s, bool want_kill, struct group *ret, struct agent_fail *f)
@@ -488,4 +491,53 @@ int64_t group_cpu_us(const struct group *g, int64_t *ret_user, int64_t *ret_syst
 	*ret_user = user;
 	*ret_system = system;
 	return all;
+}
+
+/* ---- members -------------------------------------------------------------------------------------------- */
+
+#define MEMBERS_TEXT	(1u << 20)
+
+/* Calls each (may be NULL) for every pid in the group; returns how many. */
+static size_t each_member(const struct group *g, void (*each)(const struct group *g, pid_t pid, int signo), int signo)
+{
+	char *text = g->kill_dir < 0 ? NULL : agent_map(MEMBERS_TEXT);
+	size_t n = 0;
+
+	if (text && read_file_at(g->kill_dir, "cgroup.procs", text, MEMBERS_TEXT) > 0) {
+		for (char *p = text, *end; (end = strchr(p, '\n')); p = end + 1) {
+			pid_t pid = (pid_t)strtol(p, NULL, 10);
+
+			n++;
+			if (each && pid > 0)
+				each(g, pid, signo);
+		}
+	}
+	agent_unmap(text, MEMBERS_TEXT);
+	return n;
+}
+
+/* Behind a pidfd the pid is looked up once more: a number that has been given to somebody else is not in the group. */
+static void signal_one(const struct group *g, pid_t pid, int signo)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0u);
+	char path[32], text[4096];
+
+	fmt(path, sizeof(path), "/proc/%d/cgroup", pid);
+	if (fd >= 0 && read_file_at(AT_FDCWD, path, text, sizeof(text)) > 0 && strstr(text, g->name)) {
+		syscall(SYS_pidfd_send_signal, fd, signo, NULL, 0u);
+		if (signo == SIGTERM)
+			syscall(SYS_pidfd_send_signal, fd, SIGCONT, NULL, 0u);
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+size_t group_signal(const struct group *g, int signo)
+{
+	return each_member(g, signal_one, signo);
+}
+
+size_t group_members(const struct group *g)
+{
+	return each_member(g, NULL, 0);
 }

@@ -16,7 +16,6 @@
 
 #include "agent/session.h"
 #include "agent/super.h"
-#include "agent/sweep.h"
 
 #define CTL_MAX		1024u
 #define CTL_REQUEST	512u
@@ -197,7 +196,7 @@ static void send_signal(struct super *s, struct ctl *c, const uint8_t *p, size_t
 	}
 	super_reap(s);
 	if (s->state == ST_RUNNING || s->state == ST_STOPPING)
-		tree_signal(s->l->level, s->l->level == LEVEL_CGROUP ? s->l->group.kill : -1, (int)signo);
+		super_signal(s, (int)signo);
 	reply_ok(c);
 }
 

@@ -19,11 +19,12 @@ struct group {
 	size_t n;
 	int memory, pids, cpuacct;	/* fds out of dirs, -1: no such limit */
 	int kill;			/* the file cgroup.kill of a v2 directory */
+	int kill_dir;			/* that directory (one of dirs) */
 	int oom;			/* readable (eventfd) or POLLPRI (memory.events) when the memory limit was hit */
 };
 
 #define GROUP_FDS_MAX	(3 * GROUP_DIRS_MAX + 2)
-#define GROUP_NONE	{.memory = -1, .pids = -1, .cpuacct = -1, .kill = -1, .oom = -1}
+#define GROUP_NONE	{.memory = -1, .pids = -1, .cpuacct = -1, .kill = -1, .kill_dir = -1, .oom = -1}
 
 /* Makes the group that s needs, when it needs one (memory, pids, cpus; cpu time where there can be one). want_kill: a v2 directory for
  * LEVEL_CGROUP. 0 (ret->any says whether there is one), or -1 and *f naming the limit that cannot be enforced. */
@@ -37,6 +38,11 @@ void group_remove(struct group *g);
 int64_t group_oom_kills(const struct group *g);
 int64_t group_pids_hits(const struct group *g);
 int64_t group_cpu_us(const struct group *g, int64_t *ret_user, int64_t *ret_system);
+
+/* LEVEL_CGROUP: sends signo (not SIGKILL: that is cgroup.kill's) to all in the group, once each. How many are in it; 0 also when there is
+ * no such group. */
+size_t group_signal(const struct group *g, int signo);
+size_t group_members(const struct group *g);
 
 /* rlimits of s for the worker. */
 void limits_fill(const struct spec *s, const struct group *g, struct spawn *sp);

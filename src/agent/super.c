@@ -17,11 +17,11 @@
 #include <sys/prctl.h>
 #include <sys/sendfile.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/afs.h"
 #include "agent/conn.h"
 #include "agent/record.h"
 #include "agent/super.h"
@@ -37,9 +37,14 @@
 
 /* ---- ending the tree ------------------------------------------------------------------------------------ */
 
-static int kill_fd(const struct super *s)
+/* The whole tree. At the group's level the group says who belongs to it, and a sweep finds who has left it. */
+void super_signal(struct super *s, int signo)
 {
-	return s->l->level == LEVEL_CGROUP ? s->l->group.kill : -1;
+	bool group = s->l->level == LEVEL_CGROUP;
+
+	if (group && signo != SIGKILL && group_signal(&s->l->group, signo) > 0)
+		return;
+	tree_signal(s->l->level, group ? s->l->group.kill : -1, signo);
 }
 
 /* Nothing may be alive below us when a tree is empty, and nobody is left to be told twice. */
@@ -68,6 +73,11 @@ void super_reap(struct super *s)
 
 	see_spawn(s);	/* an end must not overtake the news of its beginning */
 	s->empty = tree_reap(saw, s);
+	/* Whom no subreaper brought back is in the group still; nothing tells of its end. */
+	if (s->empty && s->l->level == LEVEL_CGROUP && group_members(&s->l->group) > 0) {
+		s->empty = false;
+		s->look_due = now_ms() + SWEEP_AGAIN_MS;
+	}
 	if (had_copier && s->copier_done)
 		copier_ended(s);
 	if (had_main && s->main_done) {
@@ -82,7 +92,7 @@ static void kill_tree(struct super *s)
 {
 	s->killed = true;
 	s->grace_due = 0;
-	tree_signal(s->l->level, kill_fd(s), SIGKILL);
+	super_signal(s, SIGKILL);
 	s->sweep_due = now_ms() + SWEEP_AGAIN_MS;
 }
 
@@ -94,15 +104,13 @@ static void stop_tree(struct super *s, int64_t grace)
 		return;
 	}
 	s->grace_due = now_ms() + grace;
-	tree_signal(s->l->level, kill_fd(s), SIGTERM);
+	super_signal(s, SIGTERM);
 }
 
 /* ---- launching ------------------------------------------------------------------------------------------ */
 
 static int open_workdir(struct super *s, struct agent_fail *f)
 {
-	/* The kernel's struct open_how; RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS: a workdir stays inside its view. */
-	struct { uint64_t flags, mode, resolve; } how = {O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0x08 | 0x02};
 	char path[AGENT_PATH_MAX];
 	struct wire_slice w = s->l->spec.workdir;
 	int fd;
@@ -114,7 +122,7 @@ static int open_workdir(struct super *s, struct agent_fail *f)
 	if (s->session)
 		fd = openat(s->view.rootfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	else
-		fd = (int)syscall(SYS_openat2, s->view.rootfd, path, &how, sizeof(how));
+		fd = open_beneath(s->view.rootfd, path, O_RDONLY | O_DIRECTORY, 0);	/* it stays inside its view */
 	if (fd < 0)
 		return fail(f, errno == ENOENT ? WIRE_E_NOT_FOUND : WIRE_E_IO, "workdir", errno,
 			    "working directory \"%s\": %m", path);
@@ -580,6 +588,7 @@ static void arm(struct super *s)
 	sooner(&due, s->sweep_due);
 	sooner(&due, s->cpu_due);
 	sooner(&due, s->oom_due);
+	sooner(&due, s->look_due);
 	sooner(&due, control_due(s));
 	if (due == armed)
 		return;
@@ -633,7 +642,8 @@ static void timers(struct super *s)
 {
 	int64_t now = now_ms();
 
-	super_reap(s);
+	(void)passed(&s->look_due, now);
+	super_reap(s);	/* looks, and asks for the next look where it must */
 	if (passed(&s->startup_due, now))
 		super_raise(s, EV_STARTUP_DUE);
 	if (passed(&s->timeout_due, now))

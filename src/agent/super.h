@@ -60,7 +60,7 @@ struct super {
 	struct rusage main_usage;
 	int64_t started_ms;
 	int64_t startup_due, timeout_due, grace_due, sweep_due, cpu_due, oom_due;	/* 0: not armed */
-	int64_t oom_wait;
+	int64_t oom_wait, look_due;
 	int64_t ask_grace;
 	const char *ask_message, *message;
 	const char *resource;
@@ -91,6 +91,8 @@ extern const struct super_cell super_table[ST_N][EV_N];
 void super_main(struct launch *l) attr_noreturn;
 
 void super_raise(struct super *s, int event);
+/* A signal to the whole tree; SIGCONT follows SIGTERM. */
+void super_signal(struct super *s, int signo);
 /* Looks at what has ended before something else is decided. */
 void super_reap(struct super *s);
 /* wire_state for watchers. */

@@ -113,10 +113,36 @@ bool tree_have_pidns(void)
 	return known > 0;
 }
 
+/* The process between us and the grandchild: what its fork said. */
+static pid_t parentless(pid_t pid)
+{
+	int status = 0;
+
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return pid;
+	errno = WIFEXITED(status) ? WEXITSTATUS(status) : EAGAIN;
+	return -1;
+}
+
 pid_t tree_fork_plain(bool sibling, bool have_kill, struct tree_level *ret)
 {
+	pid_t pid;
+
 	*ret = (struct tree_level){.level = have_kill ? LEVEL_CGROUP : LEVEL_SUBREAPER};
-	return raw_clone((sibling ? CLONE_PARENT : 0) | SIGCHLD);
+	pid = sibling ? raw_clone(CLONE_PARENT | SIGCHLD) : fork();
+	if (!sibling || pid >= 0 || errno != EINVAL)
+		return pid;
+	/* PID 1 may not make siblings, and emulators cannot: a child of a child that ends at once. */
+	pid = fork();
+	if (pid == 0) {
+		pid = fork();
+		if (pid == 0)
+			return 0;
+		_exit(pid < 0 ? errno : 0);
+	}
+	return pid < 0 ? pid : parentless(pid);
 }
 
 pid_t tree_fork(bool sibling, bool have_kill, struct tree_level *ret)
