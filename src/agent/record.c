@@ -231,23 +231,44 @@ static int open_stream(const struct record *r, int stream, bool tail)
 	return openat(r->dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Bytes of the ring are checked against fresh live data before they are sent: 1 sent, 0 plan anew, -1. */
+static void cut(struct record_read *plan, uint64_t n)
+{
+	if (plan->n <= n)
+		return;
+	plan->n = (size_t)n;
+	plan->next = plan->offset + n;
+	plan->truncated = true;
+	plan->eof = false;
+}
+
+/* A machine that lost power may have kept less than the record says: what there is, and then the error. False: nothing. */
+static bool cut_to_file(int fd, struct record_read *plan)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size <= plan->file_offset)
+		return false;
+	cut(plan, (uint64_t)st.st_size - plan->file_offset);
+	return true;
+}
+
+static int damaged(struct conn *c)
+{
+	return conn_error(c, WIRE_E_IO, NULL, 0, "the recorded output is shorter than its record says");
+}
+
+/* While it runs, bytes of the ring are checked against fresh live data before they are sent: 1 sent, 0 plan anew (or answered), -1. */
 static int send_tail(struct conn *c, const struct record *r, int stream, int fd, struct record_read *plan)
 {
 	struct journal_stream fresh;
-	ssize_t got;
 
-	if (plan->n > WIRE_DATA_MAX) {
-		plan->n = WIRE_DATA_MAX;
-		plan->next = plan->offset + plan->n;
-		plan->truncated = true;
-		plan->eof = false;
-	}
+	cut(plan, WIRE_DATA_MAX);
 	if (!buf_need(&c->out, plan->n))
-		return conn_error(c, WIRE_E_NOMEM, NULL, ENOMEM, "cannot read: %m") < 0 ? -1 : 1;
-	got = pread(fd, c->out.p, plan->n, (off_t)plan->file_offset);
+		return conn_error(c, WIRE_E_NOMEM, NULL, ENOMEM, "cannot read: %m");
+	if (pread(fd, c->out.p, plan->n, (off_t)plan->file_offset) != (ssize_t)plan->n)
+		return damaged(c);
 	journal_live(r->map, stream, &fresh);
-	if (got != (ssize_t)plan->n || !record_read_valid(plan, &fresh))
+	if (!r->j.terminal.p && !record_read_valid(plan, &fresh))
 		return 0;
 	return conn_data(c, WIRE_DATA, c->out.p, plan->n) < 0 ? -1 : 1;
 }
@@ -286,6 +307,8 @@ static int read_once(struct conn *c, int64_t kind, struct wire_slice id, int str
 		fd = open_stream(&r, stream, plan.from_tail);
 		if (fd < 0)
 			sent = conn_error(c, WIRE_E_IO, NULL, errno, "cannot open the output: %m");
+		else if (!cut_to_file(fd, &plan))
+			sent = damaged(c);
 		else if (plan.from_tail)
 			sent = send_tail(c, &r, stream, fd, &plan);
 		else if (conn_data_file(c, WIRE_DATA, fd, plan.file_offset, plan.n) < 0)
@@ -320,5 +343,7 @@ int verb_read(struct conn *c, const uint8_t *p, size_t n)
 			return -1;
 		if (c->replied)
 			return 0;
+		if (conn_gone(c))
+			return -1;
 	}
 }

@@ -129,6 +129,30 @@ TEST_TIMEOUT(reading_a_live_ring, 60)
 	end();
 }
 
+/* A ring that a crash has left shorter than its record says: an error, not a search for ever. */
+TEST_TIMEOUT(reading_a_ring_that_is_cut_off, 60)
+{
+	struct opts o = {.output_limit = 1000};
+	char path[512];
+	struct wire_w *w;
+
+	begin();
+	ASSERT(run_launch(&c, "a", &o, ARGV("seq", "1", "8000"), &s) > 0);
+	ASSERT_EQ(run_wait(&c, "a", 0, &s), WIRE_S_EXITED);
+	snprintf(path, sizeof(path), "%s/x/a/stdout.tail", proc.dir);
+	ASSERT_OK(truncate(path, 100));
+	w = client_begin(&c, WIRE_READ);
+	wire_w_str(w, WK_ID, "a");
+	wire_w_int(w, WK_OFFSET, (int64_t)s.st.out.length - 500);
+	wire_w_int(w, WK_MAX, 1 << 20);
+	client_end(&c);
+	client_call(&c, 0, NULL, NULL);
+	ASSERT_EQ(client_code(&c), WIRE_E_IO);
+	/* The stream is in step: what is not damaged can still be read. */
+	ASSERT_EQ(run_status(&c, "a", 0, &s), WIRE_S_EXITED);
+	end();
+}
+
 TEST_TIMEOUT(binary_and_huge, 60)
 {
 	size_t n, total = 200u << 20;
