@@ -29,30 +29,34 @@ int check_duration(const char *what, int64_t ms, struct berth_error *err)
 	return 0;
 }
 
-static int check_limit(const char *what, int64_t v, struct berth_error *err)
+static int check_limit(const char *what, int64_t v, int64_t max, struct berth_error *err)
 {
 	if (v < 0)
 		return berth_fail(err, BERTH_E_INVALID, "the %s limit is negative", what);
+	if (v > max)
+		return berth_fail(err, BERTH_E_INVALID, "the %s limit of %" PRId64 " is too large",
+				  what, v);
 	return 0;
 }
 
 static int set_limits(struct launch *l, const struct berth_limits *q, struct berth_error *err)
 {
+	/* The largest that a spec can hold (wire/spec.c): found out before anything is started. */
 	const struct {
 		const char *what;
-		int64_t v;
+		int64_t v, max;
 		int64_t *to;
 	} limits[] = {
-		{"memory", q->memory_bytes, &l->memory},
-		{"pids", q->pids, &l->pids},
-		{"cpus", q->cpus_milli, &l->cpus_milli},
-		{"cpu time", q->cpu_time_ms, &l->cpu_time_ms},
-		{"file size", q->file_size_bytes, &l->file_size},
-		{"open files", q->open_files, &l->open_files},
+		{"memory", q->memory_bytes, INT64_MAX, &l->memory},
+		{"pids", q->pids, INT64_MAX, &l->pids},
+		{"cpus", q->cpus_milli, INT32_MAX, &l->cpus_milli},
+		{"cpu time", q->cpu_time_ms, DURATION_MAX_MS, &l->cpu_time_ms},
+		{"file size", q->file_size_bytes, INT64_MAX, &l->file_size},
+		{"open files", q->open_files, INT32_MAX, &l->open_files},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
-		int r = check_limit(limits[i].what, limits[i].v, err);
+		int r = check_limit(limits[i].what, limits[i].v, limits[i].max, err);
 
 		if (r < 0)
 			return r;

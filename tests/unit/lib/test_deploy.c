@@ -379,6 +379,10 @@ TEST(refused_before_anything_is_made)
 	invalid(&q, "grace");
 	q.limits.pids = -1;
 	invalid(&q, "pids");
+	q.limits.open_files = INT64_C(1) << 31;
+	invalid(&q, "open files limit of 2147483648 is too large");
+	q.limits.cpus_milli = INT64_MAX;
+	invalid(&q, "cpus limit");
 	q.limits.output_bytes = -2;
 	invalid(&q, "output");
 	q.size = 8;
