@@ -20,6 +20,7 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/io.h"
 #include "base/time.h"
 #include "core/nosig.h"
 #include "wire/spec.h"
@@ -408,8 +409,10 @@ static int run_as_command(struct guest *g, struct berth_error *err)
 		return berth_fail(err, BERTH_E_UNSUPPORTED,
 				  "sandbox provider \"%s\" does not support terminals",
 				  g->road->s->provider);
-	while (rc == 0 && g->in_fd >= 0)
+	while (rc == 0 && g->in_fd >= 0) {
+		(void)!wait_readable(g->in_fd, INT64_MAX); /* what fails here reading tells */
 		rc = send_input(g, err);
+	}
 	while (rc == 0 && !g->done) {
 		rc = road_recv(g->road, &type, &v, INT64_MAX, err);
 		if (rc < 0)
