@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every byte: output limits and their gaps, huge and binary output, readers of a ring that is being written, a full disk, and bounded
+ * Every byte: output limits and their gaps, huge and binary output, readers of a ring that is
+ * being written, a full disk, and bounded
  * input.
  */
 #include "tap.h"
@@ -56,7 +57,8 @@ static void check_hash(const char *text, size_t len)
 /* The whole of it, or the head and the tail around one exact gap. */
 TEST_TIMEOUT(output_limits, 120)
 {
-	static const int limits[] = {1, 2, 3, 10, 101, 1000, 4096, 38892, 38893, 38894, 38895, 77788, 1 << 20};
+	static const int limits[] = {1,     2,     3,     10,    101,   1000,   4096,
+				     38892, 38893, 38894, 38895, 77788, 1 << 20};
 	size_t len, n;
 	char *text = sequence(8000, &len), *got;
 	uint64_t gap;
@@ -213,7 +215,9 @@ TEST_TIMEOUT(last_bytes, 60)
 		char id[16];
 
 		snprintf(id, sizeof(id), "e%d", i);
-		ASSERT(run_worker(&c, id, NULL, ARGV("fill", "1", "97", "60000", "out", "end", "raise", "KILL"), &s) > 0);
+		ASSERT(run_worker(&c, id, NULL,
+				  ARGV("fill", "1", "97", "60000", "out", "end", "raise", "KILL"),
+				  &s) > 0);
 		ASSERT_EQ(run_wait(&c, id, 0, &s), WIRE_S_EXITED);
 		ASSERT_EQ(s.st.out.length, 60003u);
 	}
@@ -228,7 +232,8 @@ TEST_TIMEOUT(reopened_stderr, 60)
 	char *err;
 
 	begin();
-	ASSERT(run_worker(&c, "a", NULL, ARGV("err", "first", "reopen", "second", "err", "third"), &s) > 0);
+	ASSERT(run_worker(&c, "a", NULL, ARGV("err", "first", "reopen", "second", "err", "third"),
+			  &s) > 0);
 	ASSERT_EQ(run_wait(&c, "a", 0, &s), WIRE_S_EXITED);
 	err = run_read(&c, "a", 0, WIRE_STDERR, &n, &gap);
 	ASSERT_CONTAINS(err, "first");
@@ -238,7 +243,8 @@ TEST_TIMEOUT(reopened_stderr, 60)
 	end();
 }
 
-/* ---- a full disk ---------------------------------------------------------------------------------------- */
+/* ---- a full disk
+ * ---------------------------------------------------------------------------------------- */
 
 static void small_disk(const char *name, const char *options)
 {
@@ -272,7 +278,9 @@ TEST_TIMEOUT(full_disk, 60)
 	small_disk("box0", "size=1m");
 	begin();
 	/* Twice as much as fits: the worker is not stalled, the end is true, the gap is exact. */
-	ASSERT_EQ(run_launch(&c, "a", &(struct opts){.output_limit = -1}, ARGV("seq", "1", "300000"), &s) > 0, 1);
+	ASSERT_EQ(run_launch(&c, "a", &(struct opts){.output_limit = -1},
+			     ARGV("seq", "1", "300000"), &s) > 0,
+		  1);
 	ASSERT_EQ(run_wait(&c, "a", 0, &s), WIRE_S_EXITED);
 	ASSERT_EQ(s.st.exit_code, 0);
 	ASSERT_EQ(s.st.out.length, len);
@@ -284,7 +292,8 @@ TEST_TIMEOUT(full_disk, 60)
 	ASSERT(n >= s.st.out.gap_from);
 	ASSERT_MEMEQ(got, (size_t)s.st.out.gap_from, text, (size_t)s.st.out.gap_from);
 	free(got);
-	/* Nothing can be reserved now: refused, nothing is left, and the id works once there is room. */
+	/* Nothing can be reserved now: refused, nothing is left, and the id works once there is
+	 * room. */
 	fill_disk("box0/filler");
 	ASSERT_EQ(run_worker(&c, "b", NULL, ARGV("exit", "0"), &s), -1);
 	ASSERT_EQ(s.code, WIRE_E_IO);
@@ -306,7 +315,11 @@ TEST_TIMEOUT(full_disk_at_the_end, 60)
 		SKIP("needs root to mount a small disk");
 	small_disk("box0", "size=1m");
 	begin();
-	ASSERT_EQ(run_worker(&c, "a", &(struct opts){.durable = true}, ARGV("ready", "await", "TERM", "err", "more", "exit", "7"), &s), WIRE_S_RUNNING);
+	ASSERT_EQ(run_worker(&c, "a", &(struct opts){.durable = true},
+			     ARGV("block", "TERM", "ready", "await", "TERM", "err", "more", "exit",
+				  "7"),
+			     &s),
+		  WIRE_S_RUNNING);
 	ASSERT_EQ(run_until_output(&c, "a", 0, WIRE_STDOUT, 1, &s), WIRE_S_RUNNING);
 	fill_disk("box0/filler");
 	ASSERT_EQ(run_cancel(&c, "a", 0, -1, &s), WIRE_S_CANCELLED);
@@ -318,11 +331,13 @@ TEST_TIMEOUT(full_disk_at_the_end, 60)
 	end();
 }
 
-/* ---- input ---------------------------------------------------------------------------------------------- */
+/* ---- input
+ * ---------------------------------------------------------------------------------------------- */
 
 TEST_TIMEOUT(bounded_stdin, 60)
 {
-	static const size_t sizes[] = {0, 1, 4096, 65535, 65536, 65537, 1 << 20, (1 << 20) + 1, 17 << 20};
+	static const size_t sizes[] = {0,     1,       4096,          65535,   65536,
+				       65537, 1 << 20, (1 << 20) + 1, 17 << 20};
 	char *bytes = malloc(17u << 20), *got, want[64];
 
 	begin();
