@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * attach.c: WATCH CANCEL SIGNAL STDIN STDIN_CLOSE RESIZE for callers that come over init's socket: passed on to the supervisor, and
+ * attach.c: WATCH CANCEL SIGNAL STDIN STDIN_CLOSE RESIZE for callers that come over init's
+ * socket: passed on to the supervisor, and
  * its answer back. When there is no supervisor the record answers.
  *
- * Invariant: a supervisor that hangs up has ended or is ending; its lock is asked, never a timeout. (The kernel may close the socket of a
+ * Invariant: a supervisor that hangs up has ended or is ending; its lock is asked, never a
+ * timeout. (The kernel may close the socket of a
  * killed process a moment before its lock falls: that moment is waited out.)
  */
 #include <errno.h>
@@ -19,7 +21,7 @@
 #include "agent/attach.h"
 #include "agent/record.h"
 
-#define SETTLE_TRIES 200	/* of 1 ms: how long a killed supervisor may take to let go of its lock */
+#define SETTLE_TRIES 200 /* of 1 ms: how long a killed supervisor may take to let go of its lock */
 
 int attach_open(int dirfd)
 {
@@ -76,8 +78,9 @@ int attach_relay(struct conn *c, int fd)
 		c->broken = true;
 		return -1;
 	}
-	if (read_full(fd, h, sizeof(h)) != (ssize_t)sizeof(h) || wire_frame_header(h, &type, &len) < 0 ||
-	    !buf_need(&c->out, len) || read_full(fd, c->out.p, len) != (ssize_t)len)
+	if (read_full(fd, h, sizeof(h)) != (ssize_t)sizeof(h) ||
+	    wire_frame_header(h, &type, &len) < 0 || !buf_need(&c->out, len) ||
+	    read_full(fd, c->out.p, len) != (ssize_t)len)
 		return 0;
 	return conn_send(c, type, c->out.p, len) < 0 ? -1 : 1;
 }
@@ -115,8 +118,10 @@ int attach_request(struct conn *c, uint8_t type, const uint8_t *p, size_t n, boo
 	wire_find(p, n, WK_ID, &id);
 	dirfd = record_open(kind, id);
 	if (dirfd < 0)
-		return conn_error(c, errno == ENOENT ? WIRE_E_NOT_FOUND : WIRE_E_IO, NULL, 0, "no %s \"%.*s\"",
-				  kind == WIRE_KIND_SESSION ? "session" : "execution", (int)id.n, id.p);
+		return conn_error(c, errno == ENOENT ? WIRE_E_NOT_FOUND : WIRE_E_IO, NULL, 0,
+				  "no %s \"%.*s\"",
+				  kind == WIRE_KIND_SESSION ? "session" : "execution", (int)id.n,
+				  id.p);
 	fd = attach_open(dirfd);
 	close(dirfd);
 	if (fd >= 0) {
@@ -187,6 +192,6 @@ int verb_stdin(struct conn *c, const uint8_t *p, size_t n)
 		return -1;
 	if (r > 0)
 		return 0;
-	return conn_error(c, dirfd < 0 ? WIRE_E_NOT_FOUND : WIRE_E_CONFLICT, NULL, 0, "\"%.*s\" %s", (int)s.n, s.p,
-			  dirfd < 0 ? "does not exist" : "has ended");
+	return conn_error(c, dirfd < 0 ? WIRE_E_NOT_FOUND : WIRE_E_CONFLICT, NULL, 0, "\"%.*s\" %s",
+			  (int)s.n, s.p, dirfd < 0 ? "does not exist" : "has ended");
 }

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cgroup.c: the control group of one execution: v1 hierarchies where the controllers are there, v2 where they are there; a v2 directory
+ * cgroup.c: the control group of one execution: v1 hierarchies where the controllers are there,
+ * v2 where they are there; a v2 directory
  * for cgroup.kill.
  *
- * Groups are made under the agent's own group (v2: or under its parent, when processes in our own forbid controllers below it). Invariants: a
- * group is made before anything else of a launch is changed, so what cannot be enforced is an error and not a surprise; only
- * the worker enters it, never a supervisor; its name carries a mark of DIR, so that an init cleans up behind its own supervisors and nobody
+ * Groups are made under the agent's own group (v2: or under its parent, when processes in our
+ * own forbid controllers below it). Invariants: a
+ * group is made before anything else of a launch is changed, so what cannot be enforced is an
+ * error and not a surprise; only
+ * the worker enters it, never a supervisor; its name carries a mark of DIR, so that an init
+ * cleans up behind its own supervisors and nobody
  * else's.
  */
 #include <errno.h>
@@ -23,8 +27,9 @@
 #include "agent/limits.h"
 #include "agent/record.h"
 
-#define PERIOD_US	100000
-#define REMOVE_TRIES	20	/* of 1 ms: the kernel lets go of the last task a moment after it was reaped */
+#define PERIOD_US 100000
+#define REMOVE_TRIES \
+	20 /* of 1 ms: the kernel lets go of the last task a moment after it was reaped */
 
 enum ctl { CTL_MEMORY, CTL_PIDS, CTL_CPU, CTL_CPUACCT, CTL_N };
 static const char *const ctl_names[CTL_N] = {"memory", "pids", "cpu", "cpuacct"};
@@ -33,10 +38,10 @@ static const char *const ctl_names[CTL_N] = {"memory", "pids", "cpu", "cpuacct"}
 static struct {
 	bool found;
 	int v1[CTL_N];
-	int v2, v2_up;		/* own group, and its parent */
+	int v2, v2_up; /* own group, and its parent */
 } base;
 
-/* ---- finding -------------------------------------------------------------------------------------------- */
+/* ---- finding ---- */
 
 /* Is word one of the comma-separated list? */
 static bool in_list(const char *list, const char *word)
@@ -97,8 +102,9 @@ static int open_group(char *line, const char *controller, const char *path)
 			return -1;
 		*field[i]++ = '\0';
 	}
-	if (!options || (*controller ? strncmp(type, "cgroup ", 7) != 0 || !in_list(options + 1, controller)
-				     : strncmp(type, "cgroup2 ", 8) != 0))
+	if (!options ||
+	    (*controller ? strncmp(type, "cgroup ", 7) != 0 || !in_list(options + 1, controller)
+			 : strncmp(type, "cgroup2 ", 8) != 0))
 		return -1;
 	if (strchr(field[4], ' '))
 		*strchr(field[4], ' ') = '\0';
@@ -110,7 +116,7 @@ static int open_group(char *line, const char *controller, const char *path)
 	return open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-static char mounts[131072];	/* /proc/self/mountinfo */
+static char mounts[131072]; /* /proc/self/mountinfo */
 
 static int find_group(char *cgroups, const char *controller)
 {
@@ -119,7 +125,8 @@ static int find_group(char *cgroups, const char *controller)
 
 	if (!own_path(cgroups, controller, path, sizeof(path)))
 		return -1;
-	if (!mounts[0] && read_file_at(AT_FDCWD, "/proc/self/mountinfo", mounts, sizeof(mounts)) < 0)
+	if (!mounts[0] &&
+	    read_file_at(AT_FDCWD, "/proc/self/mountinfo", mounts, sizeof(mounts)) < 0)
 		return -1;
 	for (const char *p = mounts, *end; fd < 0 && (end = strchr(p, '\n')); p = end + 1) {
 		if ((size_t)(end - p) >= sizeof(line))
@@ -172,7 +179,7 @@ static void prefix(char *buf, size_t cap)
 	fmt(buf, cap, "berth.%x.", h);
 }
 
-/* ---- making --------------------------------------------------------------------------------------------- */
+/* ---- making ---- */
 
 static int put(int dir, const char *file, int64_t v)
 {
@@ -213,7 +220,8 @@ static int v1_dir(struct group *g, enum ctl c)
 	if (base.v1[c] < 0 || fstat(base.v1[c], &want) < 0)
 		return -1;
 	for (size_t i = 0; i < g->n; i++) {
-		if (fstat(g->dirs[i].parent, &have) == 0 && have.st_dev == want.st_dev && have.st_ino == want.st_ino)
+		if (fstat(g->dirs[i].parent, &have) == 0 && have.st_dev == want.st_dev &&
+		    have.st_ino == want.st_ino)
 			return g->dirs[i].dir;
 	}
 	return add_dir(g, base.v1[c]);
@@ -276,7 +284,9 @@ static int set_memory(struct group *g, int dir, int64_t limit)
 	if (g->oom < 0 || control < 0)
 		return -1;
 	fmt(line, sizeof(line), "%d %d", g->oom, control);
-	control = write_file_at(dir, "cgroup.event_control", line, strlen(line)) < 0 ? -1 : (close(control), 0);
+	control = write_file_at(dir, "cgroup.event_control", line, strlen(line)) < 0
+			  ? -1
+			  : (close(control), 0);
 	return control;
 }
 
@@ -285,11 +295,13 @@ static int set_cpu(struct group *g, int dir, int64_t milli)
 	int64_t quota = milli * PERIOD_US / 1000;
 	char line[64];
 
-	quota = quota < 1000 ? 1000 : quota;	/* the kernel's least */
+	quota = quota < 1000 ? 1000 : quota; /* the kernel's least */
 	if (g->v2)
-		return write_file_at(dir, "cpu.max", line,
-				     fmt(line, sizeof(line), "%lld %d", (long long)quota, PERIOD_US));
-	return put(dir, "cpu.cfs_period_us", PERIOD_US) < 0 ? -1 : put(dir, "cpu.cfs_quota_us", quota);
+		return write_file_at(
+			dir, "cpu.max", line,
+			fmt(line, sizeof(line), "%lld %d", (long long)quota, PERIOD_US));
+	return put(dir, "cpu.cfs_period_us", PERIOD_US) < 0 ? -1
+							    : put(dir, "cpu.cfs_quota_us", quota);
 }
 
 static int set_one(struct group *g, enum ctl c, const struct spec *s)
@@ -320,14 +332,18 @@ static int cannot(struct group *g, enum ctl c, struct agent_fail *f)
 	group_remove(g);
 	group_close(g);
 	if (none)
-		return fail(f, WIRE_E_UNSUPPORTED, "limits", 0, "the limit on %s needs a control group, and this sandbox has none for it",
-			    ctl_names[c]);
-	return fail(f, WIRE_E_UNSUPPORTED, "limits", err, "the limit on %s needs a control group, which cannot be made: %m",
+		return fail(
+			f, WIRE_E_UNSUPPORTED, "limits", 0,
+			"the limit on %s needs a control group, and this sandbox has none for it",
+			ctl_names[c]);
+	return fail(f, WIRE_E_UNSUPPORTED, "limits", err,
+		    "the limit on %s needs a control group, which cannot be made: %m",
 		    ctl_names[c]);
 }
 
 /* Limits in v1 hierarchies where memory or pids or cpu are there, else in v2. */
-static int make_limits(const struct spec *s, const bool want[CTL_N], struct group *g, struct agent_fail *f)
+static int make_limits(const struct spec *s, const bool want[CTL_N], struct group *g,
+		       struct agent_fail *f)
 {
 	int parent = v2_parent(want);
 	bool all_v1 = true;
@@ -417,12 +433,13 @@ void group_remove(struct group *g)
 
 static void sweep_dir(int dir, const char *mark, int tries)
 {
-	struct names d = {.fd = dir < 0 ? -1 : openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+	struct names d = {.fd = dir < 0 ? -1
+					: openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
 	const char *name;
 
 	while (d.fd >= 0 && (name = names_next(&d))) {
 		if (strncmp(name, mark, strlen(mark)) == 0)
-			remove_dir(dir, name, tries);	/* EBUSY in the end: it still runs */
+			remove_dir(dir, name, tries); /* EBUSY in the end: it still runs */
 	}
 	if (d.fd >= 0)
 		close(d.fd);
@@ -439,10 +456,10 @@ void groups_sweep(bool patient)
 		sweep_dir(base.v1[i], mark, tries);
 	sweep_dir(base.v2, mark, tries);
 	sweep_dir(base.v2_up, mark, tries);
-	forget_base();	/* the children of init close what they do not know */
+	forget_base(); /* the children of init close what they do not know */
 }
 
-/* ---- reading -------------------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 /* The number behind "word " in a file; -1 when there is none. */
 static int64_t get(int dir, const char *file, const char *word)
@@ -493,12 +510,13 @@ int64_t group_cpu_us(const struct group *g, int64_t *ret_user, int64_t *ret_syst
 	return all;
 }
 
-/* ---- members -------------------------------------------------------------------------------------------- */
+/* ---- members ---- */
 
-#define MEMBERS_TEXT	(1u << 20)
+#define MEMBERS_TEXT (1u << 20)
 
 /* Calls each (may be NULL) for every pid in the group; returns how many. */
-static size_t each_member(const struct group *g, void (*each)(const struct group *g, pid_t pid, int signo), int signo)
+static size_t each_member(const struct group *g,
+			  void (*each)(const struct group *g, pid_t pid, int signo), int signo)
 {
 	char *text = g->kill_dir < 0 ? NULL : agent_map(MEMBERS_TEXT);
 	size_t n = 0;
@@ -516,14 +534,16 @@ static size_t each_member(const struct group *g, void (*each)(const struct group
 	return n;
 }
 
-/* Behind a pidfd the pid is looked up once more: a number that has been given to somebody else is not in the group. */
+/* Behind a pidfd the pid is looked up once more: a number that has been given to somebody else
+ * is not in the group. */
 static void signal_one(const struct group *g, pid_t pid, int signo)
 {
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0u);
 	char path[32], text[4096];
 
 	fmt(path, sizeof(path), "/proc/%d/cgroup", pid);
-	if (fd >= 0 && read_file_at(AT_FDCWD, path, text, sizeof(text)) > 0 && strstr(text, g->name)) {
+	if (fd >= 0 && read_file_at(AT_FDCWD, path, text, sizeof(text)) > 0 &&
+	    strstr(text, g->name)) {
 		syscall(SYS_pidfd_send_signal, fd, signo, NULL, 0u);
 		if (signo == SIGTERM)
 			syscall(SYS_pidfd_send_signal, fd, SIGCONT, NULL, 0u);

@@ -5,7 +5,8 @@
 
 #include <stdbool.h>
 
-/* Removes groups of ended executions that a killed supervisor could not remove. patient: waits a little for the kernel. */
+/* Removes groups of ended executions that a killed supervisor could not remove. patient: waits
+ * a little for the kernel. */
 void groups_sweep(bool patient);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * conn.c: frames over one stream socket, and the loop of a connection child with its table of verbs.
+ * conn.c: frames over one stream socket, and the loop of a connection child with its table of
+ * verbs.
  *
- * Invariants: a request gets exactly one final OK or ERROR, sent by its handler or, when the handler forgot, by the loop; after
+ * Invariants: a request gets exactly one final OK or ERROR, sent by its handler or, when the
+ * handler forgot, by the loop; after
  * a protocol error nothing more is read. It does not know what a verb means.
  */
 #include <errno.h>
@@ -18,10 +20,10 @@
 #include "agent/agent.h"
 #include "agent/conn.h"
 
-#define READ_AHEAD	65536u
-#define KEEP		(2 * READ_AHEAD)
+#define READ_AHEAD 65536u
+#define KEEP       (2 * READ_AHEAD)
 
-/* ---- receiving ------------------------------------------------------------------------------------------ */
+/* ---- receiving ---- */
 
 static int broken(struct conn *c)
 {
@@ -137,7 +139,7 @@ bool conn_gone(struct conn *c)
 	return c->broken || (poll(&p, 1, 0) > 0 && p.revents);
 }
 
-/* ---- sending -------------------------------------------------------------------------------------------- */
+/* ---- sending ---- */
 
 static int send_iov(struct conn *c, struct iovec *v, int n)
 {
@@ -227,7 +229,7 @@ int conn_data_file(struct conn *c, uint8_t type, int fd, uint64_t off, uint64_t 
 struct wire_w *conn_begin_sized(struct conn *c, uint8_t type, size_t room)
 {
 	if (!buf_need(&c->out, room + WIRE_FRAME_HEADER))
-		c->broken = true;	/* conn_end says so */
+		c->broken = true; /* conn_end says so */
 	wire_w_init(&c->w, c->out.p, c->out.cap);
 	wire_w_frame_begin(&c->w, type);
 	return &c->w;
@@ -289,7 +291,7 @@ void conn_trim(struct conn *c)
 		buf_trim(&c->out, KEEP);
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------------- */
+/* ---- the loop ---- */
 
 /* What a request must have before its handler sees it. */
 enum need { NEED_NOTHING = 0, NEED_ID = 1 };
@@ -298,7 +300,7 @@ struct verb {
 	const char *name;
 	verb_fn *handler;
 	enum need need;
-	bool data;	/* DATA… END follow the request: skipped when it is refused here */
+	bool data; /* DATA… END follow the request: skipped when it is refused here */
 };
 
 static const struct verb verbs[] = {
@@ -363,7 +365,8 @@ static bool stray(uint8_t type, const uint8_t *p, size_t n)
 
 	if (type == WIRE_DATA)
 		return true;
-	return (type == WIRE_STDIN_CLOSE || type == WIRE_SIGNAL || type == WIRE_RESIZE) && !wire_find(p, n, WK_ID, &id);
+	return (type == WIRE_STDIN_CLOSE || type == WIRE_SIGNAL || type == WIRE_RESIZE) &&
+	       !wire_find(p, n, WK_ID, &id);
 }
 
 static int hello(struct conn *c, const uint8_t *p, size_t n)

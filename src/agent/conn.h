@@ -18,10 +18,10 @@ int fail_va(struct agent_fail *f, const char *text, va_list *args);
 
 /* Message kinds to init over agent.initfd (one SEQPACKET message; the fds travel with it). */
 enum init_msg {
-	INIT_MSG_DRAIN = 'D',	/* up to two pipe ends: read into nothing until they end */
-	INIT_MSG_END = 'E',	/* STOP is through: end */
-	INIT_MSG_CONN = 'C',	/* the sender has taken a stream over from a connection child */
-	INIT_MSG_SESSIONS = 'X',	/* end what EXEC runs in the other connection children */
+	INIT_MSG_DRAIN = 'D',    /* up to two pipe ends: read into nothing until they end */
+	INIT_MSG_END = 'E',      /* STOP is through: end */
+	INIT_MSG_CONN = 'C',     /* the sender has taken a stream over from a connection child */
+	INIT_MSG_SESSIONS = 'X', /* end what EXEC runs in the other connection children */
 };
 
 #endif

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * control.c: the supervisor's side of `control`: WATCH CANCEL SIGNAL STDIN STDIN_CLOSE RESIZE, from up to CTL_MAX connections at once.
+ * control.c: the supervisor's side of `control`: WATCH CANCEL SIGNAL STDIN STDIN_CLOSE RESIZE,
+ * from up to CTL_MAX connections at once.
  *
- * Invariants: nothing here blocks; a peer that breaks the protocol or does not read its one small answer loses its connection and nothing
- * else. Requests are small (CTL_REQUEST); only the DATA of STDIN is longer, and it goes from the socket into the worker's
- * stdin without being kept: what does not fit stays in the socket, which is the sender's backpressure.
+ * Invariants: nothing here blocks; a peer that breaks the protocol or does not read its one
+ * small answer loses its connection and nothing
+ * else. Requests are small (CTL_REQUEST); only the DATA of STDIN is longer, and it goes from
+ * the socket into the worker's
+ * stdin without being kept: what does not fit stays in the socket, which is the sender's
+ * backpressure.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +21,9 @@
 #include "agent/session.h"
 #include "agent/super.h"
 
-#define CTL_MAX		1024u
-#define CTL_REQUEST	512u
-#define FEED_CHUNK	16384u
+#define CTL_MAX     1024u
+#define CTL_REQUEST 512u
+#define FEED_CHUNK  16384u
 
 enum ctl_mode { CTL_FREE, CTL_REQUESTS, CTL_WATCHING, CTL_STDIN };
 
@@ -27,18 +31,18 @@ struct ctl {
 	int fd;
 	uint8_t mode;
 	bool terminal_only;
-	bool refused;			/* STDIN: the bytes are dropped, and the answer is an error */
-	uint16_t have;			/* bytes in buf */
+	bool refused;  /* STDIN: the bytes are dropped, and the answer is an error */
+	uint16_t have; /* bytes in buf */
 	int64_t known_out, known_err, known_state;
-	int64_t due;			/* end of the wait; 0: none */
-	uint64_t at;			/* STDIN: position of the next byte */
-	uint32_t left;			/* STDIN: bytes of the current DATA frame still to come */
+	int64_t due;   /* end of the wait; 0: none */
+	uint64_t at;   /* STDIN: position of the next byte */
+	uint32_t left; /* STDIN: bytes of the current DATA frame still to come */
 	uint8_t buf[CTL_REQUEST + WIRE_FRAME_HEADER];
 };
 
 static struct ctl table[CTL_MAX];
-static unsigned used;			/* table entries ever used */
-static int spare = -1;			/* closed to be able to accept and refuse when fds run out */
+static unsigned used;  /* table entries ever used */
+static int spare = -1; /* closed to be able to accept and refuse when fds run out */
 
 static void drop(struct ctl *c)
 {
@@ -112,7 +116,7 @@ static void reply_status(struct super *s, struct ctl *c)
 	send_frame(c, &w);
 }
 
-/* ---- watching ------------------------------------------------------------------------------------------- */
+/* ---- watching ---- */
 
 static bool news(const struct super *s, const struct ctl *c)
 {
@@ -121,7 +125,7 @@ static bool news(const struct super *s, const struct ctl *c)
 	if (c->terminal_only)
 		return false;
 	return super_wire_state(s) != c->known_state || (int64_t)s->out[0].len != c->known_out ||
-		(int64_t)s->out[1].len != c->known_err;
+	       (int64_t)s->out[1].len != c->known_err;
 }
 
 void control_notify(struct super *s)
@@ -168,14 +172,16 @@ static const char *cause_message(const uint8_t *p, size_t n)
 
 	if (!wire_find(p, n, WK_CAUSE, &v))
 		return NULL;
-	return slice_eq(v, "idle") ? "idle" : slice_eq(v, "expired") ? "expired" : "sandbox stopped";
+	return slice_eq(v, "idle")      ? "idle"
+	       : slice_eq(v, "expired") ? "expired"
+					: "sandbox stopped";
 }
 
 static void cancel(struct super *s, struct ctl *c, const uint8_t *p, size_t n)
 {
 	int64_t wait = wire_find_int(p, n, WK_WAIT_MS, -1);
 
-	super_reap(s);	/* an exit that has happened comes first */
+	super_reap(s); /* an exit that has happened comes first */
 	s->ask_grace = wire_find_int(p, n, WK_GRACE_MS, s->l->spec.grace_ms);
 	s->ask_message = cause_message(p, n);
 	/* Watching first: the end may come at once. */
@@ -200,7 +206,7 @@ static void send_signal(struct super *s, struct ctl *c, const uint8_t *p, size_t
 	reply_ok(c);
 }
 
-/* ---- stdin ---------------------------------------------------------------------------------------------- */
+/* ---- stdin ---- */
 
 static void begin_stdin(struct super *s, struct ctl *c, const uint8_t *p, size_t n)
 {
@@ -219,7 +225,8 @@ static void end_stdin(struct super *s, struct ctl *c)
 
 	c->mode = CTL_REQUESTS;
 	if (c->refused) {
-		reply_error(c, WIRE_E_INVALID, "STDIN: this offset is past what was taken, or stdin is not open");
+		reply_error(c, WIRE_E_INVALID,
+			    "STDIN: this offset is past what was taken, or stdin is not open");
 		return;
 	}
 	wire_w_init(&w, b, sizeof(b));
@@ -239,7 +246,7 @@ static void close_in(struct super *s)
 static void close_stdin(struct super *s, struct ctl *c)
 {
 	if (s->tty && s->in >= 0)
-		(void)!write(s->in, "\4", 1);	/* EOF, as typed */
+		(void)!write(s->in, "\4", 1); /* EOF, as typed */
 	else if (s->l->spec.stdin_open)
 		close_in(s);
 	reply_ok(c);
@@ -253,7 +260,8 @@ static void wait_writable(struct super *s)
 	super_watch_fd(s, EPOLL_CTL_ADD, s->in, EPOLLOUT, super_tag(SRC_IN, 0));
 }
 
-/* Bytes the worker takes of n at p: those it cannot take any more are gone, and count as taken. -1: it is full. */
+/* Bytes the worker takes of n at p: those it cannot take any more are gone, and count as taken.
+ * -1: it is full. */
 static ssize_t give(struct super *s, const uint8_t *p, size_t n)
 {
 	ssize_t r;
@@ -291,7 +299,8 @@ static int move(struct super *s, unsigned index)
 		r = skip < n ? give(s, piece + skip, (size_t)(n - skip)) : 0;
 		if (r < 0) {
 			/* Level-triggered input would spin while the worker's pipe is full. */
-			super_watch_fd(s, EPOLL_CTL_MOD, c->fd, EPOLLRDHUP, super_tag(SRC_CONN, index));
+			super_watch_fd(s, EPOLL_CTL_MOD, c->fd, EPOLLRDHUP,
+				       super_tag(SRC_CONN, index));
 			wait_writable(s);
 			if (!skip)
 				return 0;
@@ -318,11 +327,12 @@ void control_feed(struct super *s)
 	for (unsigned i = 0; i < used; i++) {
 		if (table[i].mode != CTL_STDIN)
 			continue;
-		super_watch_fd(s, EPOLL_CTL_MOD, table[i].fd, EPOLLIN | EPOLLRDHUP, super_tag(SRC_CONN, i));
+		super_watch_fd(s, EPOLL_CTL_MOD, table[i].fd, EPOLLIN | EPOLLRDHUP,
+			       super_tag(SRC_CONN, i));
 	}
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 static void hello(struct ctl *c)
 {
@@ -362,7 +372,8 @@ static void request(struct super *s, struct ctl *c, uint8_t type, const uint8_t 
 		break;
 	case WIRE_RESIZE:
 		if (s->tty)
-			pty_resize(s->in, wire_find_int(p, n, WK_COLS, 0), wire_find_int(p, n, WK_ROWS, 0));
+			pty_resize(s->in, wire_find_int(p, n, WK_COLS, 0),
+				   wire_find_int(p, n, WK_ROWS, 0));
 		reply_ok(c);
 		break;
 	default:
@@ -401,7 +412,7 @@ static int step(struct super *s, unsigned index)
 	if (r <= 0)
 		return r;
 	if (wire_frame_header(c->buf, &type, &len) < 0 || c->mode == CTL_WATCHING) {
-		drop(c);	/* also a second request before the answer of the first */
+		drop(c); /* also a second request before the answer of the first */
 		return -1;
 	}
 	if (c->mode == CTL_STDIN && type == WIRE_DATA) {

@@ -2,8 +2,10 @@
 /*
  * exec.c: EXEC: one command as a guest of the sandbox, its stdio over the stream, no record.
  *
- * This connection child is the subreaper of what it starts while the command runs. Invariants: the answer comes when the main process has
- * ended, whoever still holds its pipes; a stream that closes earlier ends everything by KILL; a caller that does not read stalls
+ * This connection child is the subreaper of what it starts while the command runs. Invariants:
+ * the answer comes when the main process has
+ * ended, whoever still holds its pipes; a stream that closes earlier ends everything by KILL; a
+ * caller that does not read stalls
  * the output and nothing else (time-outs and signals go on).
  */
 #include <errno.h>
@@ -29,12 +31,12 @@
 struct exec {
 	struct conn *c;
 	pid_t main;
-	int in, out[2];		/* our ends; with a pty in is its master and out[0] a dup of it */
+	int in, out[2]; /* our ends; with a pty in is its master and out[0] a dup of it */
 	bool tty, main_done, empty, timed_out, killed, gone, told;
 	int status;
 	struct rusage usage;
 	int64_t deadline, kill_due, grace_ms;
-	const uint8_t *rest;	/* stdin that the pipe did not take yet (in the connection's buffer) */
+	const uint8_t *rest; /* stdin that the pipe did not take yet (in the connection's buffer) */
 	size_t rest_len;
 };
 
@@ -59,7 +61,7 @@ void conn_reap(void)
 		;
 }
 
-/* ---- starting ------------------------------------------------------------------------------------------- */
+/* ---- starting ---- */
 
 static int open_workdir(const uint8_t *p, size_t n, struct agent_fail *f)
 {
@@ -69,7 +71,8 @@ static int open_workdir(const uint8_t *p, size_t n, struct agent_fail *f)
 
 	wire_find(p, n, WK_WORKDIR, &w);
 	if (!slice_str(w, path, sizeof(path)))
-		return fail(f, WIRE_E_INVALID, "workdir", ENAMETOOLONG, "the working directory's path is too long");
+		return fail(f, WIRE_E_INVALID, "workdir", ENAMETOOLONG,
+			    "the working directory's path is too long");
 	fd = openat(agent.homefd, path[0] ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return fail(f, errno == ENOENT ? WIRE_E_NOT_FOUND : WIRE_E_IO, "workdir", errno,
@@ -89,7 +92,8 @@ static int make_pipe(int *ret_read, int *ret_write, int *ours)
 	return 0;
 }
 
-static int open_stdio(struct exec *e, struct spawn *s, const uint8_t *p, size_t n, struct agent_fail *f)
+static int open_stdio(struct exec *e, struct spawn *s, const uint8_t *p, size_t n,
+		      struct agent_fail *f)
 {
 	int64_t cols = wire_find_int(p, n, WK_COLS, 0), rows = wire_find_int(p, n, WK_ROWS, 0);
 
@@ -105,14 +109,16 @@ static int open_stdio(struct exec *e, struct spawn *s, const uint8_t *p, size_t 
 		s->in = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	else if (make_pipe(&s->in, &e->in, &e->in) < 0)
 		s->in = -1;
-	if (s->in < 0 || make_pipe(&e->out[0], &s->out, &e->out[0]) < 0 || make_pipe(&e->out[1], &s->err, &e->out[1]) < 0)
+	if (s->in < 0 || make_pipe(&e->out[0], &s->out, &e->out[0]) < 0 ||
+	    make_pipe(&e->out[1], &s->err, &e->out[1]) < 0)
 		return fail(f, WIRE_E_UNAVAILABLE, "pipe", errno, "cannot make a pipe: %m");
 	return 0;
 }
 
 static void close_ends(struct spawn *s)
 {
-	int fds[] = {s->in, s->out == s->in ? -1 : s->out, s->err == s->out ? -1 : s->err, s->cwdfd};
+	int fds[] = {s->in, s->out == s->in ? -1 : s->out, s->err == s->out ? -1 : s->err,
+		     s->cwdfd};
 
 	for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
 		if (fds[i] >= 0)
@@ -153,7 +159,7 @@ static int start(struct exec *e, const uint8_t *p, size_t n, struct agent_fail *
 	return r;
 }
 
-/* ---- running -------------------------------------------------------------------------------------------- */
+/* ---- running ---- */
 
 static void saw(void *ctx, pid_t pid, int status, const struct rusage *ru)
 {
@@ -189,7 +195,7 @@ static void feed(struct exec *e)
 		e->rest_len -= (size_t)r;
 	}
 	if (e->rest_len)
-		close_in(e);	/* nobody reads it any more */
+		close_in(e); /* nobody reads it any more */
 }
 
 static void stop(struct exec *e)
@@ -243,7 +249,8 @@ static bool take_frame(struct exec *e)
 		break;
 	case WIRE_RESIZE:
 		if (e->tty)
-			pty_resize(e->in, wire_find_int(p, n, WK_COLS, 0), wire_find_int(p, n, WK_ROWS, 0));
+			pty_resize(e->in, wire_find_int(p, n, WK_COLS, 0),
+				   wire_find_int(p, n, WK_ROWS, 0));
 		break;
 	default:
 		e->gone = e->c->broken = true;
@@ -286,7 +293,7 @@ static void read_signals(struct exec *e)
 
 	while (read(signals_fd(), &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		if (si.ssi_signo == SIGTERM)
-			e->gone = true;	/* the sandbox is being stopped */
+			e->gone = true; /* the sandbox is being stopped */
 	}
 }
 
@@ -315,7 +322,8 @@ static int next_wait(const struct exec *e)
 
 static void turn(struct exec *e)
 {
-	/* Frames that came together with the request are here already: poll() does not tell of them. */
+	/* Frames that came together with the request are here already: poll() does not tell of
+	 * them. */
 	while (e->c->in_end > e->c->in_start && take_frame(e))
 		;
 
@@ -338,16 +346,19 @@ static void turn(struct exec *e)
 		e->gone = true;
 	if (p[2].revents) {
 		feed(e);
-		take_frames(e);	/* what was read ahead does not make the socket readable */
+		take_frames(e); /* what was read ahead does not make the socket readable */
 	}
 	for (int i = 0; i < 2; i++) {
-		/* A chunk fits when there is room at all: sockets say so at a quarter full. Without room, output waits where it is. */
+		/* A chunk fits when there is room at all: sockets say so at a quarter full.
+		 * Without room, output waits where it is. */
 		if (!p[3 + i].revents || e->gone)
 			continue;
 		if (poll(&room, 1, 0) > 0 && room.revents & POLLOUT)
 			pump(e, i);
 		else
-			poll((struct pollfd[]){{e->c->fd, POLLOUT | POLLRDHUP, 0}, {signals_fd(), POLLIN, 0}}, 2, next_wait(e));
+			poll((struct pollfd[]){{e->c->fd, POLLOUT | POLLRDHUP, 0},
+					       {signals_fd(), POLLIN, 0}},
+			     2, next_wait(e));
 	}
 }
 
@@ -376,8 +387,10 @@ static int reply(struct exec *e)
 		wire_w_int(w, WK_SIGNO, WTERMSIG(e->status));
 	if (e->timed_out)
 		wire_w_int(w, WK_TIMED_OUT, 1);
-	wire_w_int(w, WK_USER_MS, (int64_t)e->usage.ru_utime.tv_sec * 1000 + e->usage.ru_utime.tv_usec / 1000);
-	wire_w_int(w, WK_SYSTEM_MS, (int64_t)e->usage.ru_stime.tv_sec * 1000 + e->usage.ru_stime.tv_usec / 1000);
+	wire_w_int(w, WK_USER_MS,
+		   (int64_t)e->usage.ru_utime.tv_sec * 1000 + e->usage.ru_utime.tv_usec / 1000);
+	wire_w_int(w, WK_SYSTEM_MS,
+		   (int64_t)e->usage.ru_stime.tv_sec * 1000 + e->usage.ru_stime.tv_usec / 1000);
 	wire_w_int(w, WK_MAX_RSS, (int64_t)e->usage.ru_maxrss * 1024);
 	return conn_end(e->c);
 }
@@ -435,12 +448,14 @@ int verb_exec(struct conn *c, const uint8_t *p, size_t n)
 	if (waitpid(-1, NULL, WNOHANG) < 0)
 		return exec_here(c, p, n);
 	/*
-	 * What an earlier EXEC on this stream left in the background is our child and must outlive this one's end. So the stream moves into a
+	 * What an earlier EXEC on this stream left in the background is our child and must
+	 * outlive this one's end. So the stream moves into a
 	 * new process, and this one, by ending, gives its children to init.
 	 */
 	pid = fork();
 	if (pid < 0)
-		return conn_error(c, WIRE_E_UNAVAILABLE, "fork", errno, "cannot make a process: %m");
+		return conn_error(c, WIRE_E_UNAVAILABLE, "fork", errno,
+				  "cannot make a process: %m");
 	if (pid > 0)
 		_exit(0);
 	init_tell(INIT_MSG_CONN);

@@ -2,8 +2,10 @@
 /*
  * info.c: INFO and STOP: what concerns the sandbox as a whole.
  *
- * Invariant: STOP answers OK when every record has its last word and every session has ended; from its first moment on no LAUNCH and no EXEC
- * begins (each of them looks at the flag after it has become visible, STOP looks for them after it has set the flag).
+ * Invariant: STOP answers OK when every record has its last word and every session has ended;
+ * from its first moment on no LAUNCH and no EXEC
+ * begins (each of them looks at the flag after it has become visible, STOP looks for them after
+ * it has set the flag).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +19,7 @@
 #include "agent/record.h"
 #include "agent/tree.h"
 
-#define SESSIONS_TRIES 5000	/* of 1 ms: how long killed sessions may take to be gone */
+#define SESSIONS_TRIES 5000 /* of 1 ms: how long killed sessions may take to be gone */
 
 static void pause_ms(void)
 {
@@ -29,7 +31,8 @@ static void pause_ms(void)
 /* Calls each for every record of a kind that is held and has no TERMINAL. */
 static int64_t each_alive(int64_t kind, void (*each)(void *ctx, int dirfd), void *ctx)
 {
-	struct names d = {.fd = openat(agent.dirfd, kind_dir(kind), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+	struct names d = {
+		.fd = openat(agent.dirfd, kind_dir(kind), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
 	const char *name;
 	int64_t count = 0;
 
@@ -53,7 +56,8 @@ static int64_t each_alive(int64_t kind, void (*each)(void *ctx, int dirfd), void
 
 int verb_info(struct conn *c, const uint8_t *p, size_t n)
 {
-	int64_t running = each_alive(WIRE_KIND_EXECUTION, NULL, NULL) + each_alive(WIRE_KIND_SESSION, NULL, NULL);
+	int64_t running = each_alive(WIRE_KIND_EXECUTION, NULL, NULL) +
+			  each_alive(WIRE_KIND_SESSION, NULL, NULL);
 	struct wire_w *w = conn_begin(c, WIRE_OK);
 
 	(void)p, (void)n;
@@ -97,8 +101,11 @@ void stop_everything(const char *cause, int64_t grace)
 	init_tell(INIT_MSG_SESSIONS);
 	each_alive(WIRE_KIND_EXECUTION, cancel_one, &s);
 	each_alive(WIRE_KIND_SESSION, cancel_one, &s);
-	/* Their graces bound this; a cancel that met a record between its rename and its supervisor is sent again with the next look. */
-	while (each_alive(WIRE_KIND_EXECUTION, NULL, NULL) + each_alive(WIRE_KIND_SESSION, NULL, NULL) > 0)
+	/* Their graces bound this; a cancel that met a record between its rename and its
+	 * supervisor is sent again with the next look. */
+	while (each_alive(WIRE_KIND_EXECUTION, NULL, NULL) +
+		       each_alive(WIRE_KIND_SESSION, NULL, NULL) >
+	       0)
 		pause_ms();
 	for (int i = 0; i < SESSIONS_TRIES && atomic_load(&agent.shared->execs) > 0; i++)
 		pause_ms();

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * init.c: the process that a berth directory has one of: it accepts, forks, reaps, and empties what nobody else reads.
+ * init.c: the process that a berth directory has one of: it accepts, forks, reaps, and empties
+ * what nobody else reads.
  *
- * Invariants: it holds the lock on init.lock from before it listens until it ends, and no child of it does; nothing it does can block;
- * it survives whatever happens to its children and refuses politely what it cannot fork. It reads no request.
+ * Invariants: it holds the lock on init.lock from before it listens until it ends, and no child
+ * of it does; nothing it does can block;
+ * it survives whatever happens to its children and refuses politely what it cannot fork. It
+ * reads no request.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,10 +36,10 @@
 #include "agent/prune.h"
 #include "agent/spawn.h"
 
-#define CONNS_MAX	4096u	/* connection children at once; pid_max of a small machine is 32768 */
-#define DRAIN_MAX	65536u	/* bytes of one forgotten pipe per turn */
-#define DIRS_MAX	64
-#define WINNER_MS	10000
+#define CONNS_MAX 4096u  /* connection children at once; pid_max of a small machine is 32768 */
+#define DRAIN_MAX 65536u /* bytes of one forgotten pipe per turn */
+#define DIRS_MAX  64
+#define WINNER_MS 10000
 
 extern char **environ;
 
@@ -49,7 +52,7 @@ static struct {
 	bool ending;
 } self = {.lockfd = -1, .listenfd = -1, .sigfd = -1, .epfd = -1, .msgfd = -1, .spare = -1};
 
-/* ---- facts ---------------------------------------------------------------------------------------------- */
+/* ---- facts ---- */
 
 static void find_boot_id(void)
 {
@@ -59,7 +62,9 @@ static void find_boot_id(void)
 	if (read_file_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", text, sizeof(text)) < 0)
 		return;
 	for (const char *p = text; *p && n < 32; p++) {
-		int d = *p >= '0' && *p <= '9' ? *p - '0' : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10 : -1;
+		int d = *p >= '0' && *p <= '9'   ? *p - '0'
+			: *p >= 'a' && *p <= 'f' ? *p - 'a' + 10
+						 : -1;
 
 		if (d < 0)
 			continue;
@@ -98,7 +103,8 @@ static const char *env_get(const char *name)
 	return NULL;
 }
 
-/* The passwd entry of this uid: name and home, from the file itself (no libc that would load what it likes). */
+/* The passwd entry of this uid: name and home, from the file itself (no libc that would load
+ * what it likes). */
 static void find_passwd(char *name, size_t name_cap, char *home, size_t home_cap)
 {
 	static char text[65536];
@@ -119,7 +125,8 @@ static void find_passwd(char *name, size_t name_cap, char *home, size_t home_cap
 		fmt(home, home_cap, "%s", field[5]);
 		break;
 	}
-	madvise((void *)(((uintptr_t)text + 4095) & ~(uintptr_t)4095), sizeof(text) - 4096, MADV_DONTNEED);
+	madvise((void *)(((uintptr_t)text + 4095) & ~(uintptr_t)4095), sizeof(text) - 4096,
+		MADV_DONTNEED);
 }
 
 static void find_home(void)
@@ -161,7 +168,7 @@ static int find_facts(struct agent_fail *f)
 	return 0;
 }
 
-/* ---- the directory -------------------------------------------------------------------------------------- */
+/* ---- the directory ---- */
 
 static int make_dirs(const char *path)
 {
@@ -186,15 +193,18 @@ static int make_dirs(const char *path)
 static int enter_dir(const char *path, struct agent_fail *f)
 {
 	static char dir[AGENT_PATH_MAX];
-	static const char *const inside[] = {"x", "s", "store", "store/b", "store/t", "store/l", "app", "tmp"};
+	static const char *const inside[] = {"x",       "s",       "store", "store/b",
+					     "store/t", "store/l", "app",   "tmp"};
 
-	if (make_dirs(path) < 0 || (agent.dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 ||
+	if (make_dirs(path) < 0 ||
+	    (agent.dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 ||
 	    fchdir(agent.dirfd) < 0 || !getcwd(dir, sizeof(dir)))
 		return fail(f, WIRE_E_IO, "directory", errno, "cannot use %s: %m", path);
 	agent.dir = dir;
 	for (size_t i = 0; i < ARRAY_LEN(inside); i++) {
 		if (mkdir(inside[i], 0700) < 0 && errno != EEXIST)
-			return fail(f, WIRE_E_IO, "directory", errno, "cannot make %s/%s: %m", dir, inside[i]);
+			return fail(f, WIRE_E_IO, "directory", errno, "cannot make %s/%s: %m", dir,
+				    inside[i]);
 	}
 	return 0;
 }
@@ -211,7 +221,8 @@ static int take_lock(struct agent_fail *f)
 		return 0;
 	if (errno == EAGAIN || errno == EACCES)
 		return 1;
-	return fail(f, WIRE_E_UNSUPPORTED, "lock", errno, "the file system of %s has no locks: %m", agent.dir);
+	return fail(f, WIRE_E_UNSUPPORTED, "lock", errno, "the file system of %s has no locks: %m",
+		    agent.dir);
 }
 
 static bool somebody_listens(void)
@@ -227,7 +238,8 @@ static bool somebody_listens(void)
 	return r;
 }
 
-/* Another one holds the lock. It may not listen yet, or be about to end: nobody tells, so it is asked. 1: it listens; 0: it has ended
+/* Another one holds the lock. It may not listen yet, or be about to end: nobody tells, so it is
+ * asked. 1: it listens; 0: it has ended
  * and the lock is ours; -1. */
 static int wait_for_winner(struct agent_fail *f)
 {
@@ -241,7 +253,8 @@ static int wait_for_winner(struct agent_fail *f)
 			return 0;
 		poll(NULL, 0, 1);
 	} while (now_ms() < end);
-	return fail(f, WIRE_E_TIMEOUT, "lock", 0, "the init that holds %s/init.lock does not answer", agent.dir);
+	return fail(f, WIRE_E_TIMEOUT, "lock", 0,
+		    "the init that holds %s/init.lock does not answer", agent.dir);
 }
 
 /* By hand: a child that was forked a moment ago may still have the file open. */
@@ -254,14 +267,17 @@ static void let_go(void)
 
 static int write_incarnation(struct agent_fail *f)
 {
-	int fd = open("tmp/incarnation", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600), r;
+	int fd = open("tmp/incarnation", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
+		      0600),
+	    r;
 
 	random_bytes(agent.incarnation, sizeof(agent.incarnation));
 	r = fd < 0 ? -1 : write_all(fd, agent.incarnation, sizeof(agent.incarnation));
 	if (fd >= 0)
 		close(fd);
 	if (r < 0 || rename("tmp/incarnation", "incarnation") < 0)
-		return fail(f, WIRE_E_IO, "directory", errno, "cannot write %s/incarnation: %m", agent.dir);
+		return fail(f, WIRE_E_IO, "directory", errno, "cannot write %s/incarnation: %m",
+			    agent.dir);
 	return 0;
 }
 
@@ -272,9 +288,10 @@ static int make_socket(struct agent_fail *f)
 
 	self.listenfd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	unlink(a.sun_path);
-	if (self.listenfd < 0 || bind(self.listenfd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(self.listenfd, 1024) < 0 ||
-	    rename(a.sun_path, "init.sock") < 0)
-		return fail(f, WIRE_E_IO, "socket", errno, "cannot listen on %s/init.sock: %m", agent.dir);
+	if (self.listenfd < 0 || bind(self.listenfd, (struct sockaddr *)&a, sizeof(a)) < 0 ||
+	    listen(self.listenfd, 1024) < 0 || rename(a.sun_path, "init.sock") < 0)
+		return fail(f, WIRE_E_IO, "socket", errno, "cannot listen on %s/init.sock: %m",
+			    agent.dir);
 	umask(mask);
 	return 0;
 }
@@ -299,18 +316,20 @@ static int make_loop(struct agent_fail *f)
 	sigprocmask(SIG_SETMASK, &set, NULL);
 	self.sigfd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	self.epfd = epoll_create1(EPOLL_CLOEXEC);
-	if (self.sigfd < 0 || self.epfd < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+	if (self.sigfd < 0 || self.epfd < 0 ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return fail(f, WIRE_E_UNAVAILABLE, "init", errno, "cannot start: %m");
 	self.msgfd = pair[0];
 	agent.initfd = pair[1];
 	fcntl(self.msgfd, F_SETFL, O_NONBLOCK);
 	self.spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (watch_fd(self.sigfd, 0) < 0 || watch_fd(self.listenfd, 1) < 0 || watch_fd(self.msgfd, 2) < 0)
+	if (watch_fd(self.sigfd, 0) < 0 || watch_fd(self.listenfd, 1) < 0 ||
+	    watch_fd(self.msgfd, 2) < 0)
 		return fail(f, WIRE_E_UNAVAILABLE, "init", errno, "cannot start: %m");
 	return 0;
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------------- */
+/* ---- the loop ---- */
 
 static void say_unavailable(int fd, int err)
 {
@@ -460,7 +479,8 @@ static void take_pipes(struct msghdr *m)
 	n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 	memcpy(fds, CMSG_DATA(c), n * sizeof(int));
 	for (size_t i = 0; i < n; i++) {
-		if (fcntl(fds[i], F_SETFL, O_NONBLOCK) < 0 || watch_fd(fds[i], 16 + (uint64_t)fds[i]) < 0)
+		if (fcntl(fds[i], F_SETFL, O_NONBLOCK) < 0 ||
+		    watch_fd(fds[i], 16 + (uint64_t)fds[i]) < 0)
 			close(fds[i]);
 	}
 }
@@ -471,9 +491,16 @@ static void on_message(void)
 		struct cmsghdr align;
 		char buf[CMSG_SPACE(2 * sizeof(int))];
 	} control;
-	struct { char kind; char pad[3]; int32_t pid; } msg = {0};
+	struct {
+		char kind;
+		char pad[3];
+		int32_t pid;
+	} msg = {0};
 	struct iovec v = {&msg, sizeof(msg)};
-	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control)};
+	struct msghdr m = {.msg_iov = &v,
+			   .msg_iovlen = 1,
+			   .msg_control = control.buf,
+			   .msg_controllen = sizeof(control)};
 
 	if (recvmsg(self.msgfd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) <= 0)
 		return;
@@ -494,7 +521,8 @@ static void drain(int fd)
 
 	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
 		close(fd);
-	madvise((void *)(((uintptr_t)nothing + 4095) & ~(uintptr_t)4095), sizeof(nothing) - 4096, MADV_DONTNEED);
+	madvise((void *)(((uintptr_t)nothing + 4095) & ~(uintptr_t)4095), sizeof(nothing) - 4096,
+		MADV_DONTNEED);
 }
 
 static void loop(void) attr_noreturn;
@@ -523,11 +551,15 @@ static void loop(void)
 	}
 }
 
-/* ---- starting ------------------------------------------------------------------------------------------- */
+/* ---- starting ---- */
 
 int init_tell(char kind)
 {
-	struct { char kind; char pad[3]; int32_t pid; } msg = {.kind = kind, .pid = getpid()};
+	struct {
+		char kind;
+		char pad[3];
+		int32_t pid;
+	} msg = {.kind = kind, .pid = getpid()};
 
 	return send(agent.initfd, &msg, sizeof(msg), MSG_NOSIGNAL) == sizeof(msg) ? 0 : -1;
 }
@@ -545,7 +577,7 @@ static void std_fds(void)
 {
 	for (int fd = 0; fd < 3; fd++) {
 		if (fcntl(fd, F_GETFD) < 0)
-			(void)!open("/dev/null", O_RDWR);	/* the lowest free one: fd */
+			(void)!open("/dev/null", O_RDWR); /* the lowest free one: fd */
 	}
 }
 
@@ -578,8 +610,10 @@ static int run_init(const char *dir, int readyfd, struct agent_fail *f)
 		return r;
 	if (!agent.is_pid1)
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (find_facts(f) < 0 || write_incarnation(f) < 0 || make_socket(f) < 0 || make_loop(f) < 0) {
-		/* Before anybody hears of it and tries again: that one must not find the lock held. */
+	if (find_facts(f) < 0 || write_incarnation(f) < 0 || make_socket(f) < 0 ||
+	    make_loop(f) < 0) {
+		/* Before anybody hears of it and tries again: that one must not find the lock
+		 * held. */
 		let_go();
 		return -1;
 	}
@@ -649,8 +683,10 @@ int init_start(const char *dir, struct agent_fail *f)
 
 static int parse_level(const char *s)
 {
-	return strcmp(s, "pidns") == 0 ? LEVEL_PIDNS : strcmp(s, "cgroup") == 0 ? LEVEL_CGROUP
-		: strcmp(s, "subreaper") == 0 ? LEVEL_SUBREAPER : 0;
+	return strcmp(s, "pidns") == 0       ? LEVEL_PIDNS
+	       : strcmp(s, "cgroup") == 0    ? LEVEL_CGROUP
+	       : strcmp(s, "subreaper") == 0 ? LEVEL_SUBREAPER
+					     : 0;
 }
 
 static int complain(const char *text)
@@ -661,7 +697,8 @@ static int complain(const char *text)
 	return 1;
 }
 
-static const char usage[] = "usage: berth-agent init [--daemon] [--level pidns|cgroup|subreaper] [--ready FD] DIR";
+static const char usage[] =
+	"usage: berth-agent init [--daemon] [--level pidns|cgroup|subreaper] [--ready FD] DIR";
 
 int init_main(int argc, char **argv)
 {
@@ -673,7 +710,8 @@ int init_main(int argc, char **argv)
 	for (i = 1; i < argc && argv[i][0] == '-'; i++) {
 		if (strcmp(argv[i], "--daemon") == 0)
 			background = true;
-		else if (strcmp(argv[i], "--level") == 0 && i + 1 < argc && parse_level(argv[i + 1]))
+		else if (strcmp(argv[i], "--level") == 0 && i + 1 < argc &&
+			 parse_level(argv[i + 1]))
 			agent.level = parse_level(argv[++i]);
 		else if (strcmp(argv[i], "--ready") == 0 && i + 1 < argc)
 			readyfd = (int)strtol(argv[++i], NULL, 10);

@@ -9,7 +9,8 @@
 int init_tell(char kind);
 /* Fills agent.hash. */
 int agent_find_hash(void);
-/* Cancels every execution and session with this cause and waits until all are sealed; ends what EXEC has started. Blocks. grace -1: the
+/* Cancels every execution and session with this cause and waits until all are sealed; ends what
+ * EXEC has started. Blocks. grace -1: the
  * recorded ones. */
 void stop_everything(const char *cause, int64_t grace);
 

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * launch.c: LAUNCH: everything is checked first, then the id is reserved, then the supervisor is made.
+ * launch.c: LAUNCH: everything is checked first, then the id is reserved, then the supervisor
+ * is made.
  *
- * Invariants: nothing is changed before all checks have passed. The record appears under its id in one rename, complete: spec, first
- * STATE, space for what comes, input, the listening control socket, and the lock held. What may have run is never run again: after the
- * rename nothing here launches a second time. This process gives its copy of the lock away with the supervisor.
+ * Invariants: nothing is changed before all checks have passed. The record appears under its id
+ * in one rename, complete: spec, first
+ * STATE, space for what comes, input, the listening control socket, and the lock held. What may
+ * have run is never run again: after the
+ * rename nothing here launches a second time. This process gives its copy of the lock away with
+ * the supervisor.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,11 +36,11 @@
 #include "agent/tree.h"
 
 struct reservation {
-	char tmp[40];		/* "tmp/<32 hex>" */
+	char tmp[40]; /* "tmp/<32 hex>" */
 	bool made;
 };
 
-/* ---- checks --------------------------------------------------------------------------------------------- */
+/* ---- checks ---- */
 
 /* Do bytes of input follow the request? A relaunch takes them from another record. */
 static bool input_follows(const struct spec *s)
@@ -138,7 +142,8 @@ static int existed(struct conn *c, const struct spec *s)
 		close(fd);
 		record_unload(&r);
 	}
-	if (r.held && !r.j.terminal.p && wire_find_int(r.j.state.p, r.j.state.n, JK_STATE, 0) == WIRE_S_STARTING) {
+	if (r.held && !r.j.terminal.p &&
+	    wire_find_int(r.j.state.p, r.j.state.n, JK_STATE, 0) == WIRE_S_STARTING) {
 		record_unload(&r);
 		return attach_settled(c, s->kind, s->id, REPLY_SPEC | REPLY_ENV | REPLY_EXISTED);
 	}
@@ -155,7 +160,8 @@ static bool exists(const struct spec *s)
 
 	if (fd < 0)
 		return false;
-	/* An empty folder is no record (one is never without its journal): it goes, if it is really empty. */
+	/* An empty folder is no record (one is never without its journal): it goes, if it is
+	 * really empty. */
 	empty = faccessat(fd, "journal", F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
 	close(fd);
 	fmt(path, sizeof(path), "%s/%.*s", kind_dir(s->kind), (int)s->id.n, s->id.p);
@@ -174,7 +180,8 @@ static int take_spec(struct launch *l, const uint8_t *p, size_t n, struct agent_
 		env += strlen(*e) + 17;
 	if (!wire_find(p, n, WK_SPEC, &raw))
 		return fail(f, WIRE_E_INVALID, "spec", 0, "LAUNCH: %s", why);
-	/* Fields have 6 bytes of header where argv and envp need a pointer (8), a hash slot or two (16) and a NUL. */
+	/* Fields have 6 bytes of header where argv and envp need a pointer (8), a hash slot or
+	 * two (16) and a NUL. */
 	if (!arena_init(&l->mem, raw.n * 6 + env + 65536 + 4 * AGENT_PATH_MAX))
 		return fail(f, WIRE_E_NOMEM, "spec", ENOMEM, "LAUNCH: %m");
 	copy = arena_take(&l->mem, raw.n);
@@ -197,14 +204,18 @@ static int prepare(struct launch *l, struct agent_fail *f)
 		return -1;
 	if (atomic_load(&agent.shared->stopping))
 		return fail(f, WIRE_E_UNAVAILABLE, NULL, 0, "the sandbox is being stopped");
-	return group_make(s, s->kind == WIRE_KIND_EXECUTION && agent.level <= LEVEL_CGROUP && !tree_have_pidns(), &l->group, f);
+	return group_make(s,
+			  s->kind == WIRE_KIND_EXECUTION && agent.level <= LEVEL_CGROUP &&
+				  !tree_have_pidns(),
+			  &l->group, f);
 }
 
-/* ---- the reservation ------------------------------------------------------------------------------------ */
+/* ---- the reservation ---- */
 
 static int io_fail(struct agent_fail *f, const char *what)
 {
-	int code = errno == ENOSPC || errno == EDQUOT || errno == EIO ? WIRE_E_IO : WIRE_E_UNAVAILABLE;
+	int code =
+		errno == ENOSPC || errno == EDQUOT || errno == EIO ? WIRE_E_IO : WIRE_E_UNAVAILABLE;
 
 	return fail(f, code, "record", errno, "cannot make the record: %s: %m", what);
 }
@@ -256,7 +267,8 @@ static int make_journal(struct launch *l, struct agent_fail *f)
 	if (write_journal(l, f) < 0)
 		return -1;
 	if (fcntl(l->jfd, F_OFD_SETLK, &fl) < 0)
-		return fail(f, WIRE_E_UNSUPPORTED, "record", errno, "the file system of %s has no locks: %m", agent.dir);
+		return fail(f, WIRE_E_UNSUPPORTED, "record", errno,
+			    "the file system of %s has no locks: %m", agent.dir);
 	if (l->spec.durable && fsync(l->jfd) < 0)
 		return io_fail(f, "journal");
 	return 0;
@@ -268,7 +280,8 @@ static int make_control(struct launch *l, const struct reservation *r, struct ag
 
 	l->listenfd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	fmt(a.sun_path, sizeof(a.sun_path), "%s/control", r->tmp);
-	if (l->listenfd < 0 || bind(l->listenfd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(l->listenfd, 256) < 0)
+	if (l->listenfd < 0 || bind(l->listenfd, (struct sockaddr *)&a, sizeof(a)) < 0 ||
+	    listen(l->listenfd, 256) < 0)
 		return io_fail(f, "control");
 	return 0;
 }
@@ -279,7 +292,8 @@ static int copy_input(struct launch *l, struct agent_fail *f)
 	int from = open_recorded_input(&l->spec), r = -1;
 
 	if (from < 0)
-		return fail(f, WIRE_E_PRECONDITION, "input", 0, "the recorded input is not there any more");
+		return fail(f, WIRE_E_PRECONDITION, "input", 0,
+			    "the recorded input is not there any more");
 	if (l->infd >= 0)
 		r = copy_bytes(from, l->infd);
 	if (r < 0)
@@ -288,7 +302,8 @@ static int copy_input(struct launch *l, struct agent_fail *f)
 	return r < 0 ? -1 : 0;
 }
 
-/* The input's bytes, exactly INPUT_LEN. 0; -1 and *f with the stream in step; -2: the stream is broken. */
+/* The input's bytes, exactly INPUT_LEN. 0; -1 and *f with the stream in step; -2: the stream is
+ * broken. */
 static int take_input(struct conn *c, struct launch *l, struct agent_fail *f)
 {
 	int64_t left = l->spec.input_len;
@@ -313,7 +328,8 @@ static int take_input(struct conn *c, struct launch *l, struct agent_fail *f)
 	if (r != 2)
 		return -2;
 	if (ret == 0 && left != 0)
-		ret = fail(f, WIRE_E_INVALID, "input", 0, "the input has not the length that its spec says");
+		ret = fail(f, WIRE_E_INVALID, "input", 0,
+			   "the input has not the length that its spec says");
 	if (ret == 0 && l->spec.durable && fsync(l->infd) < 0)
 		ret = io_fail(f, "input");
 	if (ret == 0)
@@ -356,15 +372,18 @@ static int publish(struct launch *l, struct reservation *r, struct agent_fail *f
 	if (s->durable && fsync(l->recfd) < 0)
 		return io_fail(f, "record");
 	fmt(path, sizeof(path), "%s/%.*s", kind_dir(s->kind), (int)s->id.n, s->id.p);
-	if (syscall(SYS_renameat2, agent.dirfd, r->tmp, agent.dirfd, path, 1u /* RENAME_NOREPLACE */) < 0) {
+	if (syscall(SYS_renameat2, agent.dirfd, r->tmp, agent.dirfd, path,
+		    1u /* RENAME_NOREPLACE */) < 0) {
 		if (errno == EEXIST)
 			return 1;
-		/* File systems without the flag: a record is never empty, so a plain rename cannot replace one. */
+		/* File systems without the flag: a record is never empty, so a plain rename
+		 * cannot replace one. */
 		if (errno != EINVAL || renameat(agent.dirfd, r->tmp, agent.dirfd, path) < 0)
 			return errno == EEXIST || errno == ENOTEMPTY ? 1 : io_fail(f, path);
 	}
 	r->made = false;
-	fd = s->durable ? openat(agent.dirfd, kind_dir(s->kind), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	fd = s->durable ? openat(agent.dirfd, kind_dir(s->kind), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+			: -1;
 	if (fd >= 0) {
 		fsync(fd);
 		close(fd);
@@ -372,9 +391,11 @@ static int publish(struct launch *l, struct reservation *r, struct agent_fail *f
 	return 0;
 }
 
-/* publish(), with tree and layer seen under the lock that PRUNE needs alone: what is there stays until the record says that it is used.
+/* publish(), with tree and layer seen under the lock that PRUNE needs alone: what is there
+ * stays until the record says that it is used.
  * *need: what has gone since it was first looked for; then -1 and nothing was done. */
-static int publish_held(struct launch *l, struct reservation *r, const char **need, struct agent_fail *f)
+static int publish_held(struct launch *l, struct reservation *r, const char **need,
+			struct agent_fail *f)
 {
 	int lock = store_hold(F_RDLCK), ret;
 
@@ -386,9 +407,10 @@ static int publish_held(struct launch *l, struct reservation *r, const char **ne
 	return ret;
 }
 
-/* ---- the supervisor ------------------------------------------------------------------------------------- */
+/* ---- the supervisor ---- */
 
-static void become_supervisor(struct conn *c, struct launch *l, const struct tree_level *lv) attr_noreturn;
+static void become_supervisor(struct conn *c, struct launch *l,
+			      const struct tree_level *lv) attr_noreturn;
 static void become_supervisor(struct conn *c, struct launch *l, const struct tree_level *lv)
 {
 	int keep[16 + GROUP_FDS_MAX], n = 0;
@@ -411,7 +433,8 @@ static void become_supervisor(struct conn *c, struct launch *l, const struct tre
 	super_main(l);
 }
 
-/* Where no kernel ends the tree with its supervisor, this process does. It holds neither the lock nor a socket. */
+/* Where no kernel ends the tree with its supervisor, this process does. It holds neither the
+ * lock nor a socket. */
 static void guard(pid_t supervisor, const struct launch *l) attr_noreturn;
 static void guard(pid_t supervisor, const struct launch *l)
 {
@@ -420,13 +443,15 @@ static void guard(pid_t supervisor, const struct launch *l)
 	fds_keep(keep, ARRAY_LEN(keep));
 	while (waitpid(supervisor, &status, 0) < 0 && errno == EINTR)
 		;
-	/* A supervisor that ended by itself has left nothing, or, a session, what is meant to stay. */
+	/* A supervisor that ended by itself has left nothing, or, a session, what is meant to
+	 * stay. */
 	if (!WIFEXITED(status))
 		tree_end(l->level, l->group.kill);
 	_exit(0);
 }
 
-static void unlocked_child(struct conn *c, struct launch *l, const struct tree_level *lv) attr_noreturn;
+static void unlocked_child(struct conn *c, struct launch *l,
+			   const struct tree_level *lv) attr_noreturn;
 static void unlocked_child(struct conn *c, struct launch *l, const struct tree_level *lv)
 {
 	pid_t pid;
@@ -452,7 +477,8 @@ static int start_supervisor(struct conn *c, struct launch *l, struct agent_fail 
 	struct tree_level lv;
 	pid_t pid;
 
-	pid = session ? tree_fork_plain(true, false, &lv) : tree_fork(true, l->group.kill >= 0, &lv);
+	pid = session ? tree_fork_plain(true, false, &lv)
+		      : tree_fork(true, l->group.kill >= 0, &lv);
 	if (pid < 0)
 		return fail(f, WIRE_E_UNAVAILABLE, "fork", errno, "cannot make a supervisor: %m");
 	if (pid > 0)
@@ -462,7 +488,8 @@ static int start_supervisor(struct conn *c, struct launch *l, struct agent_fail 
 	unlocked_child(c, l, &lv);
 }
 
-/* Waits until the state is not `starting`, on a first control connection that was made before the supervisor. */
+/* Waits until the state is not `starting`, on a first control connection that was made before
+ * the supervisor. */
 static int answer(struct conn *c, const struct spec *s, int fd)
 {
 	uint8_t q[64];
@@ -494,7 +521,7 @@ static int run(struct conn *c, struct launch *l, struct agent_fail *f)
 		group_remove(&l->group);
 	}
 	close(pair[1]);
-	close(l->jfd);	/* from now on the lock is the supervisor's alone */
+	close(l->jfd); /* from now on the lock is the supervisor's alone */
 	close(l->listenfd);
 	l->jfd = l->listenfd = -1;
 	r = answer(c, &l->spec, pair[0]);
@@ -528,7 +555,10 @@ static int launch(struct conn *c, struct launch *l)
 		return refuse(c, &l->spec, &f);
 	}
 	got = take_input(c, l, &f);
-	ret = got < 0 ? -1 : make_journal(l, &f) < 0 || make_control(l, &r, &f) < 0 ? -1 : publish_held(l, &r, &need, &f);
+	ret = got < 0 ? -1
+	      : make_journal(l, &f) < 0 || make_control(l, &r, &f) < 0
+		      ? -1
+		      : publish_held(l, &r, &need, &f);
 	if (ret == 0)
 		return run(c, l, &f);
 	forget_tmp(l, &r);

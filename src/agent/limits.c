@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * limits.c: rlimits of a worker, and the kernel's own bounds on what can be executed, asked before anything is launched.
+ * limits.c: rlimits of a worker, and the kernel's own bounds on what can be executed, asked
+ * before anything is launched.
  *
- * It does not know control groups (cgroup.c). The stack limit that counts is that of this process: the worker inherits it.
+ * It does not know control groups (cgroup.c). The stack limit that counts is that of this
+ * process: the worker inherits it.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "agent/limits.h"
 
-#define STRING_MAX	(128u * 1024)		/* MAX_ARG_STRLEN, with the NUL */
-#define TOTAL_CAP	(6u * 1024 * 1024)	/* 3/4 of _STK_LIM */
-#define TOTAL_MIN	(128u * 1024)		/* ARG_MAX: always granted */
+#define STRING_MAX (128u * 1024)      /* MAX_ARG_STRLEN, with the NUL */
+#define TOTAL_CAP  (6u * 1024 * 1024) /* 3/4 of _STK_LIM */
+#define TOTAL_MIN  (128u * 1024)      /* ARG_MAX: always granted */
 
 static void put(struct spawn *sp, int resource, int64_t soft, int64_t hard)
 {
@@ -20,10 +22,13 @@ static void put(struct spawn *sp, int resource, int64_t soft, int64_t hard)
 
 	r->resource = resource;
 	r->value = (struct rlimit){(rlim_t)soft, (rlim_t)hard};
-	/* A hard limit that is lower already is kept: raising it may be forbidden, and it holds anyhow. */
+	/* A hard limit that is lower already is kept: raising it may be forbidden, and it holds
+	 * anyhow. */
 	if (getrlimit(resource, &now) == 0) {
-		r->value.rlim_max = r->value.rlim_max < now.rlim_max ? r->value.rlim_max : now.rlim_max;
-		r->value.rlim_cur = r->value.rlim_cur < now.rlim_max ? r->value.rlim_cur : now.rlim_max;
+		r->value.rlim_max =
+			r->value.rlim_max < now.rlim_max ? r->value.rlim_max : now.rlim_max;
+		r->value.rlim_cur =
+			r->value.rlim_cur < now.rlim_max ? r->value.rlim_cur : now.rlim_max;
 	}
 	sp->n_rlimits++;
 }
@@ -32,7 +37,8 @@ void limits_fill(const struct spec *s, const struct group *g, struct spawn *sp)
 {
 	int64_t seconds = (s->cpu_time_ms + 999) / 1000;
 
-	/* One second above for whoever ignores SIGXCPU. With a group the tree is counted, and these stand behind it. */
+	/* One second above for whoever ignores SIGXCPU. With a group the tree is counted, and
+	 * these stand behind it. */
 	if (s->cpu_time_ms)
 		put(sp, RLIMIT_CPU, seconds, seconds + 1);
 	if (s->file_size)
@@ -56,8 +62,9 @@ static size_t total_max(void)
 
 static int too_long(const char *what, const char *name, size_t n, struct agent_fail *f)
 {
-	return fail(f, WIRE_E_TOO_LARGE, "exec", E2BIG, "%s%s has %zu bytes; the kernel takes at most %u in one string", what,
-		    name, n - 1, STRING_MAX - 1);
+	return fail(f, WIRE_E_TOO_LARGE, "exec", E2BIG,
+		    "%s%s has %zu bytes; the kernel takes at most %u in one string", what, name,
+		    n - 1, STRING_MAX - 1);
 }
 
 int limits_exec(char *const *argv, char *const *envp, struct agent_fail *f)
@@ -85,7 +92,8 @@ int limits_exec(char *const *argv, char *const *envp, struct agent_fail *f)
 	}
 	if (total > max)
 		return fail(f, WIRE_E_TOO_LARGE, "exec", E2BIG,
-			    "arguments (%zu bytes) and environment (%zu bytes) are too large together; the kernel takes %zu", args,
-			    total - args, max);
+			    "arguments (%zu bytes) and environment (%zu bytes) are too large "
+			    "together; the kernel takes %zu",
+			    args, total - args, max);
 	return 0;
 }

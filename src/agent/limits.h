@@ -1,45 +1,54 @@
 /* SPDX-License-Identifier: MIT */
-/* limits.h: what an execution may use: rlimits, a control group where one is needed, and the kernel's own bounds. */
+/* limits.h: what an execution may use: rlimits, a control group where one is needed, and the
+ * kernel's own bounds. */
 #ifndef AGENT_LIMITS_H
 #define AGENT_LIMITS_H
 
 #include "agent/agent.h"
 #include "agent/spawn.h"
 
-#define GROUP_DIRS_MAX	5	/* v1: memory, pids, cpu, cpuacct; v2 */
+#define GROUP_DIRS_MAX 5 /* v1: memory, pids, cpu, cpuacct; v2 */
 
 /* The group of one execution (cgroup.c): one directory in each hierarchy that is needed. */
 struct group {
 	bool any;
-	bool v2;			/* the limits stand in the v2 directory */
-	char name[64];			/* of the directories */
+	bool v2;       /* the limits stand in the v2 directory */
+	char name[64]; /* of the directories */
 	struct group_dir {
-		int parent, dir, procs;	/* the agent's own group, the directory, its cgroup.procs */
+		int parent, dir, procs; /* the agent's own group, the directory, its cgroup.procs */
 	} dirs[GROUP_DIRS_MAX];
 	size_t n;
-	int memory, pids, cpuacct;	/* fds out of dirs, -1: no such limit */
-	int kill;			/* the file cgroup.kill of a v2 directory */
-	int kill_dir;			/* that directory (one of dirs) */
-	int oom;			/* readable (eventfd) or POLLPRI (memory.events) when the memory limit was hit */
+	int memory, pids, cpuacct; /* fds out of dirs, -1: no such limit */
+	int kill;                  /* the file cgroup.kill of a v2 directory */
+	int kill_dir;              /* that directory (one of dirs) */
+	int oom; /* readable (eventfd) or POLLPRI (memory.events) when the memory limit was hit */
 };
 
-#define GROUP_FDS_MAX	(3 * GROUP_DIRS_MAX + 2)
-#define GROUP_NONE	{.memory = -1, .pids = -1, .cpuacct = -1, .kill = -1, .kill_dir = -1, .oom = -1}
+#define GROUP_FDS_MAX (3 * GROUP_DIRS_MAX + 2)
+#define GROUP_NONE                                                                             \
+	{                                                                                      \
+		.memory = -1, .pids = -1, .cpuacct = -1, .kill = -1, .kill_dir = -1, .oom = -1 \
+	}
 
-/* Makes the group that s needs, when it needs one (memory, pids, cpus; cpu time where there can be one). want_kill: a v2 directory for
- * LEVEL_CGROUP. 0 (ret->any says whether there is one), or -1 and *f naming the limit that cannot be enforced. */
+/* Makes the group that s needs, when it needs one (memory, pids, cpus; cpu time where there can
+ * be one). want_kill: a v2 directory for
+ * LEVEL_CGROUP. 0 (ret->any says whether there is one), or -1 and *f naming the limit that
+ * cannot be enforced. */
 int group_make(const struct spec *s, bool want_kill, struct group *ret, struct agent_fail *f);
 void group_close(struct group *g);
 /* All its fds, for fds_keep(); returns how many. */
 size_t group_fds(const struct group *g, int ret[GROUP_FDS_MAX]);
 /* Removes the directories (empty by now). */
 void group_remove(struct group *g);
-/* Limits a worker runs under show in the record only when they end it, or here. How often the kernel's OOM killer ended something in it, how often a fork was refused, µs of CPU used (-1: not known). */
+/* Limits a worker runs under show in the record only when they end it, or here. How often the
+ * kernel's OOM killer ended something in it, how often a fork was refused, µs of CPU used (-1:
+ * not known). */
 int64_t group_oom_kills(const struct group *g);
 int64_t group_pids_hits(const struct group *g);
 int64_t group_cpu_us(const struct group *g, int64_t *ret_user, int64_t *ret_system);
 
-/* LEVEL_CGROUP: sends signo (not SIGKILL: that is cgroup.kill's) to all in the group, once each. How many are in it; 0 also when there is
+/* LEVEL_CGROUP: sends signo (not SIGKILL: that is cgroup.kill's) to all in the group, once
+ * each. How many are in it; 0 also when there is
  * no such group. */
 size_t group_signal(const struct group *g, int signo);
 size_t group_members(const struct group *g);

@@ -25,7 +25,7 @@ static const struct {
 	{"init", init_main},
 	{"connect", connect_main},
 	{"call", call_main},
-	{"hash", hash_main},	/* of this binary, as the library knows it: is it whole? */
+	{"hash", hash_main}, /* of this binary, as the library knows it: is it whole? */
 };
 
 int main(int argc, char **argv)

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * output.c: one output stream, from its pipe to its record: counted, hashed, kept as far as the limit and the disk allow.
+ * output.c: one output stream, from its pipe to its record: counted, hashed, kept as far as the
+ * limit and the disk allow.
  *
- * Invariants: the worker is never stalled by a full disk nor by a limit; what a reader may look at is published in this order: the
- * gap before bytes of the ring are overwritten, the bytes, the length. There is one gap; when a disk fills a second time the gap is extended
- * over what was kept in between. A head file has bytes at their own offsets, so it is sparse where the disk was full.
+ * Invariants: the worker is never stalled by a full disk nor by a limit; what a reader may look
+ * at is published in this order: the
+ * gap before bytes of the ring are overwritten, the bytes, the length. There is one gap; when a
+ * disk fills a second time the gap is extended
+ * over what was kept in between. A head file has bytes at their own offsets, so it is sparse
+ * where the disk was full.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +18,7 @@
 
 #include "agent/output.h"
 
-#pragma GCC optimize("O3")	/* the hash is the one hot loop of the agent */
+#pragma GCC optimize("O3") /* the hash is the one hot loop of the agent */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 #pragma GCC reset_options
@@ -61,7 +65,8 @@ enum { LIVE_LENGTH = 0, LIVE_GAP_FROM = 1, LIVE_GAP_TO = 2, LIVE_TAIL_CAP = 3 };
 
 void output_init(struct output *o, int stream, int recfd, int pipe, int64_t limit, uint8_t *live)
 {
-	*o = (struct output){.stream = stream, .recfd = recfd, .pipe = pipe, .head = -1, .tail = -1};
+	*o = (struct output){
+		.stream = stream, .recfd = recfd, .pipe = pipe, .head = -1, .tail = -1};
 	o->live = (uint64_t *)(void *)live;
 	o->tail_cap = limit < 0 ? 0 : (uint64_t)limit / 2;
 	o->head_cap = limit < 0 ? UINT64_MAX : (uint64_t)limit - o->tail_cap;
@@ -71,7 +76,9 @@ void output_init(struct output *o, int stream, int recfd, int pipe, int64_t limi
 static int open_file(struct output *o, bool tail)
 {
 	int *fd = tail ? &o->tail : &o->head;
-	const char *name = o->stream == WIRE_STDERR ? tail ? "stderr.tail" : "stderr" : tail ? "stdout.tail" : "stdout";
+	const char *name = o->stream == WIRE_STDERR ? tail ? "stderr.tail" : "stderr"
+			   : tail                   ? "stdout.tail"
+						    : "stdout";
 
 	if (*fd < 0)
 		*fd = openat(o->recfd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -177,14 +184,14 @@ int output_pump(struct output *o, size_t max)
 			continue;
 		if (r < 0 && errno == EAGAIN)
 			return 0;
-		if (r <= 0) {	/* EIO: the last slave of a pty is closed */
+		if (r <= 0) { /* EIO: the last slave of a pty is closed */
 			close(o->pipe);
 			o->pipe = -1;
 			return -1;
 		}
 		keep(o, chunk, (size_t)r);
 		if (r < (ssize_t)CHUNK)
-			return 0;	/* that was all there is: let epoll say when there is more */
+			return 0; /* that was all there is: let epoll say when there is more */
 		max = max > CHUNK ? max - CHUNK : 0;
 	}
 	return o->pipe < 0 ? -1 : 1;

@@ -2,7 +2,8 @@
 /*
  * record.c: records as the agent reads them: STATUS, LIST, READ.
  *
- * Invariants: nothing here writes into a record or takes its lock (a probe that took it would look alive). What the bytes mean is
+ * Invariants: nothing here writes into a record or takes its lock (a probe that took it would
+ * look alive). What the bytes mean is
  * wire/journal.c's. It does not talk to supervisors: that is attach.c.
  */
 #include <errno.h>
@@ -61,7 +62,8 @@ int record_open(int64_t kind, struct wire_slice id)
 
 int record_held(int jfd)
 {
-	/* A read lock conflicts with the supervisor's write lock alone: readers do not see each other. */
+	/* A read lock conflicts with the supervisor's write lock alone: readers do not see each
+	 * other. */
 	struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
 
 	if (fcntl(jfd, F_OFD_GETLK, &l) < 0)
@@ -77,7 +79,8 @@ int record_load_at(int dirfd, struct record *ret, struct agent_fail *f)
 
 	r.jfd = openat(dirfd, "journal", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (r.jfd < 0)
-		return fail(f, errno == ENOENT ? WIRE_E_NOT_FOUND : WIRE_E_IO, NULL, errno, "cannot open the journal: %m");
+		return fail(f, errno == ENOENT ? WIRE_E_NOT_FOUND : WIRE_E_IO, NULL, errno,
+			    "cannot open the journal: %m");
 	held = record_held(r.jfd);
 	if (held < 0 || fstat(r.jfd, &st) < 0) {
 		fail(f, WIRE_E_IO, NULL, errno, "cannot ask for the journal's lock: %m");
@@ -158,7 +161,8 @@ static void put_entry(struct wire_w *w, uint32_t type, struct wire_slice v)
 	wire_w_end(w, pos);
 }
 
-int record_reply(struct conn *c, uint8_t type, struct wire_slice id, const struct record *r, unsigned what)
+int record_reply(struct conn *c, uint8_t type, struct wire_slice id, const struct record *r,
+		 unsigned what)
 {
 	struct wire_w *w = conn_begin_sized(c, type, 65536 + (what & REPLY_SPEC ? r->j.spec.n : 0));
 	size_t pos;
@@ -202,7 +206,8 @@ int verb_status(struct conn *c, const uint8_t *p, size_t n)
 int verb_list(struct conn *c, const uint8_t *p, size_t n)
 {
 	int64_t kind = wire_find_int(p, n, WK_KIND, WIRE_KIND_EXECUTION);
-	struct names d = {.fd = openat(agent.dirfd, kind_dir(kind), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+	struct names d = {
+		.fd = openat(agent.dirfd, kind_dir(kind), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
 	const char *name;
 	int ret = 0;
 
@@ -213,7 +218,7 @@ int verb_list(struct conn *c, const uint8_t *p, size_t n)
 		struct record r;
 
 		if (record_load(kind, id, &r, NULL) < 0)
-			continue;	/* removed meanwhile, or none of ours */
+			continue; /* removed meanwhile, or none of ours */
 		ret = record_reply(c, WIRE_EVENT, id, &r, REPLY_SPEC);
 		record_unload(&r);
 	}
@@ -221,13 +226,14 @@ int verb_list(struct conn *c, const uint8_t *p, size_t n)
 	return ret < 0 ? -1 : conn_ok(c);
 }
 
-/* ---- READ ----------------------------------------------------------------------------------------------- */
+/* ---- READ ---- */
 
 static int open_stream(const struct record *r, int stream, bool tail)
 {
 	char name[16];
 
-	fmt(name, sizeof(name), "%s%s", stream == WIRE_STDERR ? "stderr" : "stdout", tail ? ".tail" : "");
+	fmt(name, sizeof(name), "%s%s", stream == WIRE_STDERR ? "stderr" : "stdout",
+	    tail ? ".tail" : "");
 	return openat(r->dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 }
 
@@ -241,7 +247,8 @@ static void cut(struct record_read *plan, uint64_t n)
 	plan->eof = false;
 }
 
-/* A machine that lost power may have kept less than the record says: what there is, and then the error. False: nothing. */
+/* A machine that lost power may have kept less than the record says: what there is, and then
+ * the error. False: nothing. */
 static bool cut_to_file(int fd, struct record_read *plan)
 {
 	struct stat st;
@@ -254,11 +261,14 @@ static bool cut_to_file(int fd, struct record_read *plan)
 
 static int damaged(struct conn *c)
 {
-	return conn_error(c, WIRE_E_IO, NULL, 0, "the recorded output is shorter than its record says");
+	return conn_error(c, WIRE_E_IO, NULL, 0,
+			  "the recorded output is shorter than its record says");
 }
 
-/* While it runs, bytes of the ring are checked against fresh live data before they are sent: 1 sent, 0 plan anew (or answered), -1. */
-static int send_tail(struct conn *c, const struct record *r, int stream, int fd, struct record_read *plan)
+/* While it runs, bytes of the ring are checked against fresh live data before they are sent: 1
+ * sent, 0 plan anew (or answered), -1. */
+static int send_tail(struct conn *c, const struct record *r, int stream, int fd,
+		     struct record_read *plan)
 {
 	struct journal_stream fresh;
 
@@ -291,7 +301,8 @@ static int reply_read(struct conn *c, const struct record_read *plan)
 	return conn_end(c);
 }
 
-static int read_once(struct conn *c, int64_t kind, struct wire_slice id, int stream, uint64_t offset, uint64_t max)
+static int read_once(struct conn *c, int64_t kind, struct wire_slice id, int stream,
+		     uint64_t offset, uint64_t max)
 {
 	struct record_status st;
 	struct record_read plan;
@@ -324,18 +335,21 @@ static int read_once(struct conn *c, int64_t kind, struct wire_slice id, int str
 
 int verb_read(struct conn *c, const uint8_t *p, size_t n)
 {
-	int64_t offset = wire_find_int(p, n, WK_OFFSET, 0), max = wire_find_int(p, n, WK_MAX, WIRE_DATA_MAX);
+	int64_t offset = wire_find_int(p, n, WK_OFFSET, 0),
+		max = wire_find_int(p, n, WK_MAX, WIRE_DATA_MAX);
 	int stream = (int)wire_find_int(p, n, WK_STREAM, WIRE_STDOUT);
 	int64_t kind = wire_find_int(p, n, WK_KIND, WIRE_KIND_EXECUTION);
 	struct wire_slice id;
 	uint8_t name[SPEC_ID_MAX];
 
 	if (offset < 0 || max < 0 || (stream != WIRE_STDOUT && stream != WIRE_STDERR))
-		return conn_error(c, WIRE_E_INVALID, NULL, 0, "READ: bad stream, offset or maximum");
+		return conn_error(c, WIRE_E_INVALID, NULL, 0,
+				  "READ: bad stream, offset or maximum");
 	wire_find(p, n, WK_ID, &id);
 	memcpy(name, id.p, id.n);
 	id.p = name;
-	/* A ring that is written faster than it is read: each plan begins behind the gap of its moment. */
+	/* A ring that is written faster than it is read: each plan begins behind the gap of its
+	 * moment. */
 	for (;;) {
 		int r = read_once(c, kind, id, stream, (uint64_t)offset, (uint64_t)max);
 

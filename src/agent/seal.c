@@ -2,7 +2,8 @@
 /*
  * seal.c: what a supervisor writes into its journal: STATE running, and TERMINAL.
  *
- * Invariants: entries go into bytes that were written at reservation, so no full disk can stop them; what is written is kept as it is for
+ * Invariants: entries go into bytes that were written at reservation, so no full disk can stop
+ * them; what is written is kept as it is for
  * replies. The terminal state follows from the cause and the wait status alone.
  */
 #include <errno.h>
@@ -67,7 +68,7 @@ void seal_running(struct super *s)
 static void put_status(struct wire_w *w, const struct super *s)
 {
 	if (!s->main_done || !s->started_ms)
-		return;	/* nothing that ran */
+		return; /* nothing that ran */
 	if (WIFEXITED(s->status))
 		wire_w_int(w, JK_EXIT_CODE, WEXITSTATUS(s->status));
 	else if (WIFSIGNALED(s->status))
@@ -123,14 +124,17 @@ static void put_hits(struct wire_w *w, const struct super *s)
 	wire_w_bytes(w, JK_LIMIT_HIT, v, sizeof(v));
 }
 
-/* A main process that a limit of ours ended by itself: RLIMIT_CPU by SIGXCPU or, ignored, by SIGKILL; RLIMIT_FSIZE by SIGXFSZ. */
+/* A main process that a limit of ours ended by itself: RLIMIT_CPU by SIGXCPU or, ignored, by
+ * SIGKILL; RLIMIT_FSIZE by SIGXFSZ. */
 static void resource_from_signal(struct super *s)
 {
 	const struct spec *sp = &s->l->spec;
 	int sig = s->main_done && WIFSIGNALED(s->status) ? WTERMSIG(s->status) : 0;
 	int64_t used = tv_ms(s->main_usage.ru_utime) + tv_ms(s->main_usage.ru_stime);
 
-	if (sp->cpu_time_ms && (sig == SIGXCPU || (sig == SIGKILL && used + 50 >= (sp->cpu_time_ms + 999) / 1000 * 1000))) {
+	if (sp->cpu_time_ms &&
+	    (sig == SIGXCPU ||
+	     (sig == SIGKILL && used + 50 >= (sp->cpu_time_ms + 999) / 1000 * 1000))) {
 		s->resource = "cpu";
 		s->resource_limit = sp->cpu_time_ms;
 	} else if (sp->file_size && sig == SIGXFSZ) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * session.c: what sessions have beside executions: a pty, and pipes that outlive their supervisor because what they left in the
+ * session.c: what sessions have beside executions: a pty, and pipes that outlive their
+ * supervisor because what they left in the
  * background still holds them.
  */
 #include <errno.h>
@@ -29,12 +30,16 @@ void pty_resize(int fd, int64_t cols, int64_t rows)
 
 int pty_open(int64_t cols, int64_t rows, int *ret_master, int *ret_slave, struct agent_fail *f)
 {
-	int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK), slave, unlock = 0;
+	int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK), slave,
+	    unlock = 0;
 
 	if (master < 0)
-		return fail(f, WIRE_E_UNAVAILABLE, "pty", errno, "cannot open a terminal: /dev/ptmx: %m");
+		return fail(f, WIRE_E_UNAVAILABLE, "pty", errno,
+			    "cannot open a terminal: /dev/ptmx: %m");
 	/* By the master, not by name: /dev/pts may be another instance's. */
-	slave = ioctl(master, TIOCSPTLCK, &unlock) < 0 ? -1 : ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	slave = ioctl(master, TIOCSPTLCK, &unlock) < 0
+			? -1
+			: ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
 	if (slave < 0) {
 		fail(f, WIRE_E_UNAVAILABLE, "pty", errno, "cannot open a terminal: %m");
 		close(master);

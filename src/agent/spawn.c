@@ -2,10 +2,14 @@
 /*
  * spawn.c: starts one command.
  *
- * spawn(): the child shares the memory of this process until it has executed the command (as vfork does), so nothing is copied and
- * the reason of a failure is simply written where the parent reads it; the parent stands still meanwhile. spawn_start() is for who must not
- * stand still, whatever the file system under the command does: a fork, and the reason comes over a pipe. Invariants: between clone
- * and execve the child makes system calls only and writes to its stack and to its report alone; close_range is its last step; it never
+ * spawn(): the child shares the memory of this process until it has executed the command (as
+ * vfork does), so nothing is copied and
+ * the reason of a failure is simply written where the parent reads it; the parent stands still
+ * meanwhile. spawn_start() is for who must not
+ * stand still, whatever the file system under the command does: a fork, and the reason comes
+ * over a pipe. Invariants: between clone
+ * and execve the child makes system calls only and writes to its stack and to its report alone;
+ * close_range is its last step; it never
  * returns.
  */
 #include <errno.h>
@@ -25,13 +29,14 @@
 
 struct child {
 	const struct spawn *s;
-	struct agent_fail *f;	/* filled when it fails */
-	int report;		/* and written here; -1: f is the parent's own memory */
+	struct agent_fail *f; /* filled when it fails */
+	int report;           /* and written here; -1: f is the parent's own memory */
 	bool failed;
 	pid_t parent;
-	const char *stage;	/* set before each step; NULL once execve is the only thing left to fail */
+	const char
+		*stage; /* set before each step; NULL once execve is the only thing left to fail */
 	int err;
-	bool blocked;		/* some candidate existed but could not be executed */
+	bool blocked; /* some candidate existed but could not be executed */
 };
 
 void fds_keep(const int *keep, size_t n)
@@ -66,7 +71,8 @@ void signals_default(void)
 
 void signals_agent(void)
 {
-	/* The kernel's struct sigaction, all zero: SIG_DFL. musl's sigaction() refuses 32 to 34, and
+	/* The kernel's struct sigaction, all zero: SIG_DFL. musl's sigaction() refuses 32 to
+	 * 34, and
 	 * glibc's posix_spawn() (make's, for one) leaves those ignored. */
 	static const uint64_t kernel_default[4];
 	struct sigaction sa = {.sa_handler = SIG_DFL};
@@ -98,7 +104,7 @@ static void try_exec(struct child *c, char *path)
 	execve(path, argv, c->s->envp);
 	if (errno != ENOEXEC)
 		return;
-	argv[-1] = (char *)(uintptr_t)"sh";
+	argv[-1] = (char *)(uintptr_t) "sh";
 	argv[0] = path;
 	execve("/bin/sh", argv - 1, c->s->envp);
 	argv[0] = first;
@@ -108,7 +114,8 @@ static void try_exec(struct child *c, char *path)
 /* Errors that mean "not here, look on". */
 static bool look_on(int err)
 {
-	return err == ENOENT || err == ENOTDIR || err == EACCES || err == ELOOP || err == ENAMETOOLONG || err == ESTALE || err == ENODEV || err == ETIMEDOUT;
+	return err == ENOENT || err == ENOTDIR || err == EACCES || err == ELOOP ||
+	       err == ENAMETOOLONG || err == ESTALE || err == ENODEV || err == ETIMEDOUT;
 }
 
 static void exec_lookup(struct child *c)
@@ -129,7 +136,8 @@ static void exec_lookup(struct child *c)
 		if (n + strlen(name) + 2 <= sizeof(full)) {
 			fmt(full, sizeof(full), "%.*s%s%s", (int)n, path, n ? "/" : "", name);
 			try_exec(c, full);
-			/* A folder that may not be searched hides nothing that could be named; a file that may not be run does. */
+			/* A folder that may not be searched hides nothing that could be named;
+			 * a file that may not be run does. */
 			if (errno == EACCES && access(full, F_OK) == 0)
 				err = EACCES;
 			else if (!look_on(errno)) {
@@ -180,11 +188,14 @@ static void exec_failed(const struct child *c)
 	bool named = strchr(name, '/') != NULL;
 
 	if (c->err == ENOENT && named && access(name, F_OK) == 0)
-		fail(c->f, WIRE_E_NOT_FOUND, "exec", c->err, "cannot run \"%s\": its interpreter does not exist", name);
+		fail(c->f, WIRE_E_NOT_FOUND, "exec", c->err,
+		     "cannot run \"%s\": its interpreter does not exist", name);
 	else if (c->err == ENOENT && !named)
-		fail(c->f, WIRE_E_NOT_FOUND, "exec", c->err, "cannot run \"%s\": no such command in PATH", name);
+		fail(c->f, WIRE_E_NOT_FOUND, "exec", c->err,
+		     "cannot run \"%s\": no such command in PATH", name);
 	else
-		fail(c->f, c->err == ENOENT ? WIRE_E_NOT_FOUND : WIRE_E_PERM, "exec", c->err, "cannot run \"%s\": %m", name);
+		fail(c->f, c->err == ENOENT ? WIRE_E_NOT_FOUND : WIRE_E_PERM, "exec", c->err,
+		     "cannot run \"%s\": %m", name);
 }
 
 static void child_failed(struct child *c) attr_noreturn;
@@ -194,7 +205,8 @@ static void child_failed(struct child *c)
 	if (strcmp(c->stage, "exec") == 0)
 		exec_failed(c);
 	else
-		fail(c->f, WIRE_E_IO, c->stage, c->err, "cannot start \"%s\": %s: %m", c->s->argv[0], c->stage);
+		fail(c->f, WIRE_E_IO, c->stage, c->err, "cannot start \"%s\": %s: %m",
+		     c->s->argv[0], c->stage);
 	if (c->report >= 0)
 		(void)!write(c->report, c->f, sizeof(*c->f));
 	_exit(127);
@@ -225,15 +237,16 @@ static int child_main(void *arg)
 pid_t spawn(const struct spawn *s, struct agent_fail *f)
 {
 #ifdef __SANITIZE_ADDRESS__
-	static	/* what the child leaves behind in the shadow of a stack would be taken for ours */
+	static /* what the child leaves behind in the shadow of a stack would be taken for ours */
 #endif
-	char stack[CHILD_STACK] __attribute__((aligned(16)));
+		char stack[CHILD_STACK] __attribute__((aligned(16)));
 	struct child c = {.s = s, .f = f, .report = -1, .parent = getpid()};
 	sigset_t all, old;
 	pid_t pid;
 	int err;
 
-	/* A signal that reached a handlerless child before its execve could end it; one for us must not run there. */
+	/* A signal that reached a handlerless child before its execve could end it; one for us
+	 * must not run there. */
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &old);
 	pid = clone(child_main, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, &c);

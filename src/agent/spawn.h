@@ -9,7 +9,7 @@
 
 #include "agent/agent.h"
 
-#define SPAWN_GROUPS_MAX 6
+#define SPAWN_GROUPS_MAX  6
 #define SPAWN_RLIMITS_MAX 4
 
 struct spawn_rlimit {
@@ -18,32 +18,40 @@ struct spawn_rlimit {
 };
 
 struct spawn {
-	char **argv;			/* from argv_make(): there is a spare slot before argv[0] (for `sh FILE` on ENOEXEC) */
+	/* from argv_make(): there is a spare slot before argv[0] (for `sh FILE` on ENOEXEC) */
+	char **argv;
 	char **envp;
-	int cwdfd;			/* directory to start in */
-	int in, out, err;		/* become 0, 1, 2; all >= 3 */
-	bool tied;			/* it dies with this process, whoever ends it: for levels without a kernel that sees to it */
-	bool tty;			/* in is a terminal: make it the controlling one */
-	int groups[SPAWN_GROUPS_MAX];	/* fds of cgroup.procs files to enter */
+	int cwdfd;        /* directory to start in */
+	int in, out, err; /* become 0, 1, 2; all >= 3 */
+	/* it dies with this process, whoever ends it: for levels without a kernel that sees to
+	 * it */
+	bool tied;
+	bool tty;                     /* in is a terminal: make it the controlling one */
+	int groups[SPAWN_GROUPS_MAX]; /* fds of cgroup.procs files to enter */
 	size_t n_groups;
 	struct spawn_rlimit rlimits[SPAWN_RLIMITS_MAX];
 	size_t n_rlimits;
 };
 
-/* The pid, once the command has been executed; -1 and *f (stage "fork" "group" "limits" "workdir" "exec", errno) when it could not be. The
- * command is looked up as execvp does, with envp's PATH, from cwdfd. Nothing but 0, 1, 2 is handed over. */
+/* The pid, once the command has been executed; -1 and *f (stage "fork" "group" "limits"
+ * "workdir" "exec", errno) when it could not be. The
+ * command is looked up as execvp does, with envp's PATH, from cwdfd. Nothing but 0, 1, 2 is
+ * handed over. */
 pid_t spawn(const struct spawn *s, struct agent_fail *f);
 
 /*
- * The same without standing still until the command has been executed. The pid, and in *ret_report a non-blocking fd that becomes readable
- * when spawn_outcome() has an answer: 0 executed (or the child is dead: reap it), -1 and *f it failed, 1 not known yet.
+ * The same without standing still until the command has been executed. The pid, and in
+ * *ret_report a non-blocking fd that becomes readable
+ * when spawn_outcome() has an answer: 0 executed (or the child is dead: reap it), -1 and *f it
+ * failed, 1 not known yet.
  */
 pid_t spawn_start(const struct spawn *s, int *ret_report, struct agent_fail *f);
 int spawn_outcome(int report, struct agent_fail *f);
 
 /* Closes every fd from 3 up but these (n of them, any order, -1 allowed). */
 void fds_keep(const int *keep, size_t n);
-/* Undoes what the agent does to signals: for every process that is about to execute something else. */
+/* Undoes what the agent does to signals: for every process that is about to execute something
+ * else. */
 void signals_default(void);
 /* SIGPIPE and SIGXFSZ ignored, everything else at its default, nothing blocked. */
 void signals_agent(void);

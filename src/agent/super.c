@@ -2,8 +2,10 @@
 /*
  * super.c: the supervisor: a table of states and events over one epoll loop.
  *
- * Invariants: the cause is fixed by the first event that decides it; before any other event decides, what has already ended is reaped, so
- * a cancel that comes after an exit finds an exit. TERMINAL is written once, when nothing of the tree is alive and the pipes have
+ * Invariants: the cause is fixed by the first event that decides it; before any other event
+ * decides, what has already ended is reaped, so
+ * a cancel that comes after an exit finds an exit. TERMINAL is written once, when nothing of
+ * the tree is alive and the pipes have
  * been emptied; the lock falls before anyone is told. Nothing here waits except in epoll_wait.
  *
  * It does not speak frames (control.c) and does not know how bytes are kept (output.c).
@@ -14,30 +16,26 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/sendfile.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/afs.h"
-#include "agent/conn.h"
-#include "agent/record.h"
 #include "agent/super.h"
 #include "agent/sweep.h"
 
-#define PUMP_MAX	(1u << 20)	/* bytes of one stream between two looks at everything else */
-#define OOM_AGAIN_MS	2
-#define OOM_GIVE_UP_MS	10000
-#define STACK_TRIM	(96u * 1024)
-#define DEAF_MS		5
-#define IDLE_MS		100		/* buffers are given back when nothing has come for so long */
-#define SWEEP_AGAIN_MS	10		/* a tree that a KILL did not empty is swept again */
+#define PUMP_MAX       (1u << 20) /* bytes of one stream between two looks at everything else */
+#define OOM_AGAIN_MS   2
+#define OOM_GIVE_UP_MS 10000
+#define STACK_TRIM     (96u * 1024)
+#define DEAF_MS        5
+#define IDLE_MS        100 /* buffers are given back when nothing has come for so long */
+#define SWEEP_AGAIN_MS 10  /* a tree that a KILL did not empty is swept again */
 
-/* ---- ending the tree ------------------------------------------------------------------------------------ */
+/* ---- ending the tree ---- */
 
-/* The whole tree. At the group's level the group says who belongs to it, and a sweep finds who has left it. */
+/* The whole tree. At the group's level the group says who belongs to it, and a sweep finds who
+ * has left it. */
 void super_signal(struct super *s, int signo)
 {
 	bool group = s->l->level == LEVEL_CGROUP;
@@ -64,14 +62,11 @@ static void saw(void *ctx, pid_t pid, int status, const struct rusage *ru)
 	}
 }
 
-static void copier_ended(struct super *s);
-static void see_spawn(struct super *s);
-
 void super_reap(struct super *s)
 {
 	bool had_main = s->main > 0, had_copier = s->copier > 0;
 
-	see_spawn(s);	/* an end must not overtake the news of its beginning */
+	start_see_spawn(s); /* an end must not overtake the news of its beginning */
 	s->empty = tree_reap(saw, s);
 	/* Whom no subreaper brought back is in the group still; nothing tells of its end. */
 	if (s->empty && s->l->level == LEVEL_CGROUP && group_members(&s->l->group) > 0) {
@@ -79,9 +74,9 @@ void super_reap(struct super *s)
 		s->look_due = now_ms() + SWEEP_AGAIN_MS;
 	}
 	if (had_copier && s->copier_done)
-		copier_ended(s);
+		start_copied(s);
 	if (had_main && s->main_done) {
-		see_spawn(s);	/* it may have begun and ended since */
+		start_see_spawn(s); /* it may have begun and ended since */
 		super_raise(s, EV_EXIT);
 	}
 	if (s->empty && s->state == ST_STOPPING)
@@ -107,154 +102,11 @@ static void stop_tree(struct super *s, int64_t grace)
 	super_signal(s, SIGTERM);
 }
 
-/* ---- launching ------------------------------------------------------------------------------------------ */
-
-static int open_workdir(struct super *s, struct agent_fail *f)
-{
-	char path[AGENT_PATH_MAX];
-	struct wire_slice w = s->l->spec.workdir;
-	int fd;
-
-	if (!slice_str(w, path, sizeof(path)))
-		return fail(f, WIRE_E_INVALID, "workdir", ENAMETOOLONG, "the working directory's path is too long");
-	if (!path[0])
-		fmt(path, sizeof(path), ".");
-	if (s->session)
-		fd = openat(s->view.rootfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	else
-		fd = open_beneath(s->view.rootfd, path, O_RDONLY | O_DIRECTORY, 0);	/* it stays inside its view */
-	if (fd < 0)
-		return fail(f, errno == ENOENT ? WIRE_E_NOT_FOUND : WIRE_E_IO, "workdir", errno,
-			    "working directory \"%s\": %m", path);
-	return fd;
-}
-
-/* Feeds the bounded input. Closed at its end: EOF comes at once after the bytes. */
-static void feed_file(struct super *s)
-{
-	ssize_t r;
-
-	do
-		r = sendfile(s->in, s->l->infd, NULL, 1u << 20);
-	while (r > 0 || (r < 0 && errno == EINTR));
-	if (r < 0 && errno == EAGAIN) {
-		if (!s->in_waits)
-			super_watch_fd(s, EPOLL_CTL_ADD, s->in, EPOLLOUT, super_tag(SRC_IN, 0));
-		s->in_waits = true;
-		return;
-	}
-	close(s->in);	/* done, or the worker has closed its end */
-	close(s->l->infd);
-	s->in = s->l->infd = -1;
-	s->in_waits = false;
-}
-
-struct stdio {
-	int in, out, err;	/* the worker's ends */
-};
-
-static int make_pipe(int *ret_read, int *ret_write, int nonblock_end, struct agent_fail *f)
-{
-	int fd[2];
-
-	if (pipe2(fd, O_CLOEXEC) < 0)
-		return fail(f, WIRE_E_UNAVAILABLE, "pipe", errno, "cannot make a pipe: %m");
-	fcntl(fd[nonblock_end], F_SETFL, O_NONBLOCK | (nonblock_end ? O_WRONLY : O_RDONLY));
-	*ret_read = fd[0];
-	*ret_write = fd[1];
-	return 0;
-}
-
-static int open_stdio(struct super *s, struct stdio *io, struct agent_fail *f)
-{
-	const struct spec *sp = &s->l->spec;
-
-	if (sp->tty_cols > 0 && sp->tty_rows > 0) {
-		if (session_pty(sp, &s->in, &io->in, f) < 0)
-			return -1;
-		s->tty = true;
-		s->out[0].pipe = fcntl(s->in, F_DUPFD_CLOEXEC, 3);
-		io->out = io->err = io->in;
-		return 0;
-	}
-	if (sp->input_kind == SPEC_INPUT_STDIN || sp->stdin_open) {
-		if (make_pipe(&io->in, &s->in, 1, f) < 0)
-			return -1;
-	} else {
-		io->in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-		if (io->in < 0)
-			return fail(f, WIRE_E_IO, "stdio", errno, "/dev/null: %m");
-	}
-	if (make_pipe(&s->out[0].pipe, &io->out, 0, f) < 0)
-		return -1;
-	return make_pipe(&s->out[1].pipe, &io->err, 0, f);
-}
-
-static void close_stdio(struct stdio *io)
-{
-	if (io->err >= 0 && io->err != io->out)
-		close(io->err);
-	if (io->out >= 0 && io->out != io->in)
-		close(io->out);
-	if (io->in >= 0)
-		close(io->in);
-}
-
-static int start_command(struct super *s)
-{
-	struct stdio io = {-1, -1, -1};
-	struct spawn sp = {.argv = s->l->argv, .envp = s->l->envp};
-	int r = -1;
-
-	sp.cwdfd = open_workdir(s, &s->fail);
-	if (sp.cwdfd >= 0 && open_stdio(s, &io, &s->fail) == 0) {
-		sp.in = io.in;
-		sp.out = io.out;
-		sp.err = io.err;
-		sp.tty = s->tty;
-		sp.tied = s->l->level != LEVEL_PIDNS;
-		limits_fill(&s->l->spec, &s->l->group, &sp);
-		if (s->l->infd >= 0 && s->in >= 0)
-			feed_file(s);
-		s->main = spawn_start(&sp, &s->report, &s->fail);
-		r = s->main < 0 ? -1 : 0;
-	}
-	close_stdio(&io);
-	if (sp.cwdfd >= 0)
-		close(sp.cwdfd);
-	return r;
-}
-
-/* ---- actions -------------------------------------------------------------------------------------------- */
+/* ---- actions ---- */
 
 static void ignore(struct super *s)
 {
 	(void)s;
-}
-
-static void spawn_main(struct super *s)
-{
-	if (start_command(s) < 0) {
-		s->main = 0;
-		super_raise(s, EV_BROKEN);
-	} else {
-		super_watch_fd(s, EPOLL_CTL_ADD, s->report, EPOLLIN, super_tag(SRC_SPAWN, 0));
-	}
-}
-
-/* Has the command been executed? A kernel that does not come back from execve keeps us in `starting`, not from anything else. */
-static void see_spawn(struct super *s)
-{
-	int r = s->report < 0 ? 1 : spawn_outcome(s->report, &s->fail);
-
-	if (r > 0)
-		return;
-	close(s->report);
-	s->report = -1;
-	if (r == 0 && s->main > 0 && !proc_executed(s->main))
-		r = fail(&s->fail, WIRE_E_UNAVAILABLE, "exec", 0, "the process was killed before it could run \"%s\"",
-			 s->l->argv[0]);
-	super_raise(s, r == 0 ? EV_STARTED : EV_BROKEN);
 }
 
 /* The stack below here was deep while the view was made; none of it is needed again. */
@@ -288,10 +140,12 @@ static void begin_running(struct super *s)
 		s->cpu_due = now_ms() + 10;
 	for (unsigned i = 0; i < 2; i++) {
 		if (s->out[i].pipe >= 0)
-			super_watch_fd(s, EPOLL_CTL_ADD, s->out[i].pipe, EPOLLIN, super_tag(SRC_OUT + i, 0));
+			super_watch_fd(s, EPOLL_CTL_ADD, s->out[i].pipe, EPOLLIN,
+				       super_tag(SRC_OUT + i, 0));
 	}
 	if (s->l->group.oom >= 0)
-		super_watch_fd(s, EPOLL_CTL_ADD, s->l->group.oom, s->l->group.v2 ? EPOLLPRI : EPOLLIN, super_tag(SRC_OOM, 0));
+		super_watch_fd(s, EPOLL_CTL_ADD, s->l->group.oom,
+			       s->l->group.v2 ? EPOLLPRI : EPOLLIN, super_tag(SRC_OOM, 0));
 	seal_running(s);
 	release_spec(s);
 	s->dirty = true;
@@ -417,73 +271,80 @@ static void seal(struct super *s)
 	s->dirty = true;
 }
 
-/* An event that cannot come in this state has `ignore` and the state itself: no cell is empty (tests/unit/agent). */
-const struct super_cell super_table[ST_N][EV_N] = {
-	[ST_STARTING] = {
-		[EV_VIEW] = {spawn_main, ST_STARTING},
-		[EV_STARTED] = {begin_running, ST_RUNNING},
-		[EV_BROKEN] = {broken, ST_STOPPING},
-		[EV_EXIT] = {ignore, ST_STARTING},
-		[EV_EMPTY] = {ignore, ST_STARTING},
-		[EV_CANCEL] = {cancel_start, ST_STOPPING},
-		[EV_STARTUP_DUE] = {startup_late, ST_STOPPING},
-		[EV_TIMEOUT_DUE] = {ignore, ST_STARTING},
-		[EV_GRACE_DUE] = {ignore, ST_STARTING},
-		[EV_LIMIT] = {ignore, ST_STARTING},
-		[EV_DRAINED] = {ignore, ST_STARTING},
-	},
-	[ST_RUNNING] = {
-		[EV_VIEW] = {ignore, ST_RUNNING},
-		[EV_STARTED] = {ignore, ST_RUNNING},
-		[EV_BROKEN] = {ignore, ST_RUNNING},
-		[EV_EXIT] = {main_exited, ST_STOPPING},
-		[EV_EMPTY] = {ignore, ST_RUNNING},
-		[EV_CANCEL] = {cancel, ST_STOPPING},
-		[EV_STARTUP_DUE] = {ignore, ST_RUNNING},
-		[EV_TIMEOUT_DUE] = {timed_out, ST_STOPPING},
-		[EV_GRACE_DUE] = {ignore, ST_RUNNING},
-		[EV_LIMIT] = {limit_hit, ST_STOPPING},
-		[EV_DRAINED] = {ignore, ST_RUNNING},
-	},
-	[ST_STOPPING] = {
-		[EV_VIEW] = {ignore, ST_STOPPING},
-		[EV_STARTED] = {ignore, ST_STOPPING},
-		[EV_BROKEN] = {ignore, ST_STOPPING},
-		[EV_EXIT] = {ignore, ST_STOPPING},
-		[EV_EMPTY] = {drain, ST_DRAINING},
-		[EV_CANCEL] = {hurry, ST_STOPPING},
-		[EV_STARTUP_DUE] = {ignore, ST_STOPPING},
-		[EV_TIMEOUT_DUE] = {ignore, ST_STOPPING},
-		[EV_GRACE_DUE] = {grace_over, ST_STOPPING},
-		[EV_LIMIT] = {ignore, ST_STOPPING},
-		[EV_DRAINED] = {ignore, ST_STOPPING},
-	},
-	[ST_DRAINING] = {
-		[EV_VIEW] = {ignore, ST_DRAINING},
-		[EV_STARTED] = {ignore, ST_DRAINING},
-		[EV_BROKEN] = {ignore, ST_DRAINING},
-		[EV_EXIT] = {ignore, ST_DRAINING},
-		[EV_EMPTY] = {ignore, ST_DRAINING},
-		[EV_CANCEL] = {ignore, ST_DRAINING},
-		[EV_STARTUP_DUE] = {ignore, ST_DRAINING},
-		[EV_TIMEOUT_DUE] = {ignore, ST_DRAINING},
-		[EV_GRACE_DUE] = {ignore, ST_DRAINING},
-		[EV_LIMIT] = {ignore, ST_DRAINING},
-		[EV_DRAINED] = {seal, ST_TERMINAL},
-	},
-	[ST_TERMINAL] = {
-		[EV_VIEW] = {ignore, ST_TERMINAL},
-		[EV_STARTED] = {ignore, ST_TERMINAL},
-		[EV_BROKEN] = {ignore, ST_TERMINAL},
-		[EV_EXIT] = {ignore, ST_TERMINAL},
-		[EV_EMPTY] = {ignore, ST_TERMINAL},
-		[EV_CANCEL] = {ignore, ST_TERMINAL},
-		[EV_STARTUP_DUE] = {ignore, ST_TERMINAL},
-		[EV_TIMEOUT_DUE] = {ignore, ST_TERMINAL},
-		[EV_GRACE_DUE] = {ignore, ST_TERMINAL},
-		[EV_LIMIT] = {ignore, ST_TERMINAL},
-		[EV_DRAINED] = {ignore, ST_TERMINAL},
-	},
+/* An event that cannot come in this state has `ignore` and the state itself: no cell is empty
+ * (tests/unit/agent). */
+const struct super_cell super_table[ST_N][EV_N] =
+	{
+		[ST_STARTING] =
+			{
+				[EV_VIEW] = {start_main, ST_STARTING},
+				[EV_STARTED] = {begin_running, ST_RUNNING},
+				[EV_BROKEN] = {broken, ST_STOPPING},
+				[EV_EXIT] = {ignore, ST_STARTING},
+				[EV_EMPTY] = {ignore, ST_STARTING},
+				[EV_CANCEL] = {cancel_start, ST_STOPPING},
+				[EV_STARTUP_DUE] = {startup_late, ST_STOPPING},
+				[EV_TIMEOUT_DUE] = {ignore, ST_STARTING},
+				[EV_GRACE_DUE] = {ignore, ST_STARTING},
+				[EV_LIMIT] = {ignore, ST_STARTING},
+				[EV_DRAINED] = {ignore, ST_STARTING},
+			},
+		[ST_RUNNING] =
+			{
+				[EV_VIEW] = {ignore, ST_RUNNING},
+				[EV_STARTED] = {ignore, ST_RUNNING},
+				[EV_BROKEN] = {ignore, ST_RUNNING},
+				[EV_EXIT] = {main_exited, ST_STOPPING},
+				[EV_EMPTY] = {ignore, ST_RUNNING},
+				[EV_CANCEL] = {cancel, ST_STOPPING},
+				[EV_STARTUP_DUE] = {ignore, ST_RUNNING},
+				[EV_TIMEOUT_DUE] = {timed_out, ST_STOPPING},
+				[EV_GRACE_DUE] = {ignore, ST_RUNNING},
+				[EV_LIMIT] = {limit_hit, ST_STOPPING},
+				[EV_DRAINED] = {ignore, ST_RUNNING},
+			},
+		[ST_STOPPING] =
+			{
+				[EV_VIEW] = {ignore, ST_STOPPING},
+				[EV_STARTED] = {ignore, ST_STOPPING},
+				[EV_BROKEN] = {ignore, ST_STOPPING},
+				[EV_EXIT] = {ignore, ST_STOPPING},
+				[EV_EMPTY] = {drain, ST_DRAINING},
+				[EV_CANCEL] = {hurry, ST_STOPPING},
+				[EV_STARTUP_DUE] = {ignore, ST_STOPPING},
+				[EV_TIMEOUT_DUE] = {ignore, ST_STOPPING},
+				[EV_GRACE_DUE] = {grace_over, ST_STOPPING},
+				[EV_LIMIT] = {ignore, ST_STOPPING},
+				[EV_DRAINED] = {ignore, ST_STOPPING},
+			},
+		[ST_DRAINING] =
+			{
+				[EV_VIEW] = {ignore, ST_DRAINING},
+				[EV_STARTED] = {ignore, ST_DRAINING},
+				[EV_BROKEN] = {ignore, ST_DRAINING},
+				[EV_EXIT] = {ignore, ST_DRAINING},
+				[EV_EMPTY] = {ignore, ST_DRAINING},
+				[EV_CANCEL] = {ignore, ST_DRAINING},
+				[EV_STARTUP_DUE] = {ignore, ST_DRAINING},
+				[EV_TIMEOUT_DUE] = {ignore, ST_DRAINING},
+				[EV_GRACE_DUE] = {ignore, ST_DRAINING},
+				[EV_LIMIT] = {ignore, ST_DRAINING},
+				[EV_DRAINED] = {seal, ST_TERMINAL},
+			},
+		[ST_TERMINAL] =
+			{
+				[EV_VIEW] = {ignore, ST_TERMINAL},
+				[EV_STARTED] = {ignore, ST_TERMINAL},
+				[EV_BROKEN] = {ignore, ST_TERMINAL},
+				[EV_EXIT] = {ignore, ST_TERMINAL},
+				[EV_EMPTY] = {ignore, ST_TERMINAL},
+				[EV_CANCEL] = {ignore, ST_TERMINAL},
+				[EV_STARTUP_DUE] = {ignore, ST_TERMINAL},
+				[EV_TIMEOUT_DUE] = {ignore, ST_TERMINAL},
+				[EV_GRACE_DUE] = {ignore, ST_TERMINAL},
+				[EV_LIMIT] = {ignore, ST_TERMINAL},
+				[EV_DRAINED] = {ignore, ST_TERMINAL},
+			},
 };
 
 void super_raise(struct super *s, int event)
@@ -497,70 +358,12 @@ void super_raise(struct super *s, int event)
 int super_wire_state(const struct super *s)
 {
 	if (s->state == ST_TERMINAL)
-		return (int)wire_find_int(s->terminal_entry, s->terminal_len, JK_STATE, WIRE_S_NONE);
+		return (int)wire_find_int(s->terminal_entry, s->terminal_len, JK_STATE,
+					  WIRE_S_NONE);
 	return s->started_ms ? WIRE_S_RUNNING : WIRE_S_STARTING;
 }
 
-/* ---- the view ------------------------------------------------------------------------------------------- */
-
-struct copier_report {
-	int done;
-	struct agent_fail fail;
-};
-static struct copier_report *report;	/* shared with the copier */
-
-static void start_copier(struct super *s)
-{
-	report = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	s->copier = report == MAP_FAILED ? -1 : fork();
-	if (s->copier < 0) {
-		fail(&s->fail, WIRE_E_UNAVAILABLE, "view", errno, "cannot make a process: %m");
-		s->copier = 0;
-		super_raise(s, EV_BROKEN);
-		return;
-	}
-	if (s->copier > 0)
-		return;
-	/* It must not hold the lock when the supervisor is gone, nor answer for it. */
-	int keep[] = {agent.dirfd, agent.homefd, s->l->recfd};
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	fds_keep(keep, ARRAY_LEN(keep));
-	signals_default();
-	report->done = view_copy(&s->l->spec, s->l->recfd, &report->fail) == 0;
-	_exit(report->done ? 0 : 1);
-}
-
-static void copier_ended(struct super *s)
-{
-	bool ok = report->done && WIFEXITED(s->copier_status);
-
-	if (s->state != ST_STARTING)
-		return;
-	if (ok)
-		ok = view_open(&s->l->spec, s->l->recfd, s->l->own_mnt, s->l->in_userns, &s->view, &s->fail) == 0;
-	else if (report->fail.message[0])
-		s->fail = report->fail;
-	else
-		fail(&s->fail, WIRE_E_IO, "view", 0, "the copy of the view was ended by signal %d",
-		     WTERMSIG(s->copier_status));
-	munmap(report, sizeof(*report));
-	super_raise(s, ok ? EV_VIEW : EV_BROKEN);
-}
-
-static void begin(struct super *s)
-{
-	int r = view_make(&s->l->spec, s->l->recfd, s->l->own_mnt, s->l->in_userns, &s->view, &s->fail);
-
-	if (r == 0)
-		super_raise(s, EV_VIEW);
-	else if (r < 0)
-		super_raise(s, EV_BROKEN);
-	else
-		start_copier(s);
-}
-
-/* ---- the loop ------------------------------------------------------------------------------------------- */
+/* ---- the loop ---- */
 
 void super_watch_fd(struct super *s, int op, int fd, uint32_t events, uint64_t tag)
 {
@@ -624,7 +427,8 @@ static void check_cpu(struct super *s)
 	s->cpu_due = now_ms() + (left < 10 ? 10 : left > 1000 ? 1000 : left);
 }
 
-/* The notice comes before the killing is counted, and sometimes nothing is killed: looked at again, ever more rarely. */
+/* The notice comes before the killing is counted, and sometimes nothing is killed: looked at
+ * again, ever more rarely. */
 static void check_oom(struct super *s)
 {
 	if (group_oom_kills(&s->l->group) <= 0) {
@@ -643,7 +447,7 @@ static void timers(struct super *s)
 	int64_t now = now_ms();
 
 	(void)passed(&s->look_due, now);
-	super_reap(s);	/* looks, and asks for the next look where it must */
+	super_reap(s); /* looks, and asks for the next look where it must */
 	if (passed(&s->startup_due, now))
 		super_raise(s, EV_STARTUP_DUE);
 	if (passed(&s->timeout_due, now))
@@ -716,12 +520,12 @@ static void on_event(struct super *s, const struct epoll_event *e)
 		break;
 	case SRC_IN:
 		if (s->l->infd >= 0 && s->in >= 0)
-			feed_file(s);
+			start_feed(s);
 		else
 			control_feed(s);
 		break;
 	case SRC_SPAWN:
-		see_spawn(s);
+		start_see_spawn(s);
 		break;
 	case SRC_OOM:
 		oom(s);
@@ -734,7 +538,7 @@ static void on_event(struct super *s, const struct epoll_event *e)
 static void look_at_everything(struct super *s)
 {
 	child_ended(s);
-	see_spawn(s);
+	start_see_spawn(s);
 	timers(s);
 	control_accept(s);
 	control_poll(s);
@@ -743,7 +547,7 @@ static void look_at_everything(struct super *s)
 	if (s->l->group.oom >= 0)
 		oom(s);
 	if (s->in_waits && s->l->infd >= 0 && s->in >= 0)
-		feed_file(s);
+		start_feed(s);
 	else if (s->in_waits)
 		control_feed(s);
 }
@@ -756,7 +560,10 @@ static void loop(struct super *s)
 		int n;
 
 		arm(s);
-		n = epoll_wait(s->epfd, ev, ARRAY_LEN(ev), s->deaf ? DEAF_MS : s->busy ? IDLE_MS : -1);
+		n = epoll_wait(s->epfd, ev, ARRAY_LEN(ev),
+			       s->deaf   ? DEAF_MS
+			       : s->busy ? IDLE_MS
+					 : -1);
 		if (s->deaf) {
 			look_at_everything(s);
 		} else if (n == 0) {
@@ -789,9 +596,12 @@ static int set_up(struct super *s)
 	if (s->head != MAP_FAILED)
 		madvise(s->head, 4096, MADV_DONTFORK);
 	if (s->sigfd < 0 || s->timerfd < 0 || s->epfd < 0 || s->head == MAP_FAILED)
-		return fail(&s->fail, WIRE_E_UNAVAILABLE, "supervisor", errno, "cannot set the supervisor up: %m");
-	output_init(&s->out[0], WIRE_STDOUT, s->l->recfd, -1, sp->output_limit, s->head + JOURNAL_LIVE);
-	output_init(&s->out[1], WIRE_STDERR, s->l->recfd, -1, sp->output_limit, s->head + JOURNAL_LIVE + 32);
+		return fail(&s->fail, WIRE_E_UNAVAILABLE, "supervisor", errno,
+			    "cannot set the supervisor up: %m");
+	output_init(&s->out[0], WIRE_STDOUT, s->l->recfd, -1, sp->output_limit,
+		    s->head + JOURNAL_LIVE);
+	output_init(&s->out[1], WIRE_STDERR, s->l->recfd, -1, sp->output_limit,
+		    s->head + JOURNAL_LIVE + 32);
 	super_watch_fd(s, EPOLL_CTL_ADD, s->sigfd, EPOLLIN, super_tag(SRC_SIGNAL, 0));
 	super_watch_fd(s, EPOLL_CTL_ADD, s->timerfd, EPOLLIN, super_tag(SRC_TIMER, 0));
 	super_watch_fd(s, EPOLL_CTL_ADD, s->l->listenfd, EPOLLIN, super_tag(SRC_LISTEN, 0));
@@ -814,7 +624,7 @@ void super_main(struct launch *l)
 		seal_failed(l, &s.fail);
 		_exit(1);
 	}
-	begin(&s);
+	start_begin(&s);
 	loop(&s);
 	control_notify(&s);
 	unlinkat(l->recfd, "control", 0);

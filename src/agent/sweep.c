@@ -2,8 +2,10 @@
 /*
  * sweep.c: signals for a whole tree of processes.
  *
- * Invariants: kill(-1) is only called where getpid() == 1; outside a PID namespace a process is only signalled through a pidfd, after
- * its parent has been looked up again behind the pidfd, so a reused pid is never hit. At the subreaper level there is no promise that a
+ * Invariants: kill(-1) is only called where getpid() == 1; outside a PID namespace a process is
+ * only signalled through a pidfd, after
+ * its parent has been looked up again behind the pidfd, so a reused pid is never hit. At the
+ * subreaper level there is no promise that a
  * storm of forks converges; each round ends what the one before had found, and orphans come to us.
  */
 #include <errno.h>
@@ -19,9 +21,9 @@
 #include "agent/record.h"
 #include "agent/sweep.h"
 
-#define TREE_MAX	(1u << 18)	/* processes looked at in one round */
-#define ROUNDS_MAX	64
-#define PF_FORKNOEXEC	0x40	/* the kernel's: forked and not yet executed anything */
+#define TREE_MAX      (1u << 18) /* processes looked at in one round */
+#define ROUNDS_MAX    64
+#define PF_FORKNOEXEC 0x40 /* the kernel's: forked and not yet executed anything */
 
 struct member {
 	pid_t pid, parent;
@@ -38,7 +40,8 @@ bool proc_stat(pid_t pid, pid_t *ret_ppid, char *ret_state)
 	char path[32], buf[512], *p;
 
 	fmt(path, sizeof(path), "/proc/%d/stat", pid);
-	/* The title may hold anything, ") S 1" too: the last ')' ends it. A full buffer is no error: the fields we want stand early. */
+	/* The title may hold anything, ") S 1" too: the last ')' ends it. A full buffer is no
+	 * error: the fields we want stand early. */
 	ssize_t n = read_file_at(AT_FDCWD, path, buf, sizeof(buf));
 
 	if (n <= 0 || !(p = strrchr(buf, ')')) || p[1] != ' ' || !p[2])
@@ -67,7 +70,8 @@ static void add(struct members *m, pid_t pid, pid_t parent)
 		m->v[m->n++] = (struct member){pid, parent, false};
 }
 
-/* Children of one thread, from /proc/PID/task/TID/children. False when the kernel has no such file. */
+/* Children of one thread, from /proc/PID/task/TID/children. False when the kernel has no such
+ * file. */
 static bool children_of_thread(struct members *m, pid_t pid, const char *tid)
 {
 	char path[64], buf[4096];
@@ -174,7 +178,8 @@ static void signal_member(const struct member *v, int signo)
 
 	if (fd < 0)
 		return;
-	if (proc_stat(v->pid, &ppid, &state) && (ppid == v->parent || ppid == getpid()) && state != 'Z') {
+	if (proc_stat(v->pid, &ppid, &state) && (ppid == v->parent || ppid == getpid()) &&
+	    state != 'Z') {
 		syscall(SYS_pidfd_send_signal, fd, signo, NULL, 0u);
 		if (signo == SIGTERM)
 			syscall(SYS_pidfd_send_signal, fd, SIGCONT, NULL, 0u);
@@ -182,7 +187,8 @@ static void signal_member(const struct member *v, int signo)
 	close(fd);
 }
 
-/* One signal each: rounds until a round finds nobody new, so that what was forked meanwhile gets it too. */
+/* One signal each: rounds until a round finds nobody new, so that what was forked meanwhile
+ * gets it too. */
 static void sweep(int signo)
 {
 	struct members seen = {.v = agent_map(TREE_MAX * sizeof(struct member))};
@@ -232,7 +238,7 @@ bool tree_reap(void (*seen)(void *ctx, pid_t pid, int status, const struct rusag
 		if (pid < 0 && errno == EINTR)
 			continue;
 		if (pid < 0)
-			return true;	/* ECHILD */
+			return true; /* ECHILD */
 		if (pid == 0)
 			return false;
 		if (seen)
@@ -248,7 +254,8 @@ void tree_end(int level, int kill_fd)
 		tree_signal(level, kill_fd, SIGKILL);
 		if (tree_reap(NULL, NULL))
 			return;
-		/* Until something ends: each end brings us its orphans. What cannot be killed (D state) is waited for. */
+		/* Until something ends: each end brings us its orphans. What cannot be killed
+		 * (D state) is waited for. */
 		waitid(P_ALL, 0, &si, WEXITED | WNOWAIT);
 	}
 }

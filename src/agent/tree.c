@@ -2,8 +2,10 @@
 /*
  * tree.c: makes the process that owns a tree, at the best level there is; and tree_run().
  *
- * Invariants: a namespace whose /proc cannot be mounted is given up (pids in it would mean somebody else's processes); what was found
- * out about this machine is kept in the page that init shares. In tree_run() the runner ends its tree when its command ends, when it is told
+ * Invariants: a namespace whose /proc cannot be mounted is given up (pids in it would mean
+ * somebody else's processes); what was found
+ * out about this machine is kept in the page that init shares. In tree_run() the runner ends
+ * its tree when its command ends, when it is told
  * to, and when the caller dies (the pipe between them closes).
  */
 #include <errno.h>
@@ -26,7 +28,7 @@
 #include "agent/sweep.h"
 #include "agent/tree.h"
 
-/* ---- namespaces ----------------------------------------------------------------------------------------- */
+/* ---- namespaces ---- */
 
 static int map_ids(uid_t uid, gid_t gid)
 {
@@ -53,7 +55,7 @@ static bool settle(bool userns, uid_t uid, gid_t gid)
 		return false;
 	/* Nothing of ours may appear outside; what is mounted outside later still appears here. */
 	return mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == 0 &&
-		mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0;
+	       mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0;
 }
 
 static pid_t raw_clone(int flags)
@@ -64,7 +66,8 @@ static pid_t raw_clone(int flags)
 /* 0 in the child, pid in the parent, -1 when this machine does not do it. */
 static pid_t fork_namespaced(bool userns, bool sibling)
 {
-	int flags = CLONE_NEWPID | CLONE_NEWNS | (userns ? CLONE_NEWUSER : 0) | (sibling ? CLONE_PARENT : 0) | SIGCHLD;
+	int flags = CLONE_NEWPID | CLONE_NEWNS | (userns ? CLONE_NEWUSER : 0) |
+		    (sibling ? CLONE_PARENT : 0) | SIGCHLD;
 	uid_t uid = geteuid();
 	gid_t gid = getegid();
 	int fd[2], ok;
@@ -134,7 +137,8 @@ pid_t tree_fork_plain(bool sibling, bool have_kill, struct tree_level *ret)
 	pid = sibling ? raw_clone(CLONE_PARENT | SIGCHLD) : fork();
 	if (!sibling || pid >= 0 || errno != EINVAL)
 		return pid;
-	/* PID 1 may not make siblings, and emulators cannot: a child of a child that ends at once. */
+	/* PID 1 may not make siblings, and emulators cannot: a child of a child that ends at
+	 * once. */
 	pid = fork();
 	if (pid == 0) {
 		pid = fork();
@@ -156,12 +160,13 @@ pid_t tree_fork(bool sibling, bool have_kill, struct tree_level *ret)
 		pid = fork_namespaced(userns, sibling);
 		if (pid >= 0)
 			return pid;
-		/* It could be made before: the machine is short of something (max_pid_namespaces, memory). The next level holds. */
+		/* It could be made before: the machine is short of something
+		 * (max_pid_namespaces, memory). The next level holds. */
 	}
 	return tree_fork_plain(sibling, have_kill, ret);
 }
 
-/* ---- tree_run: the runner ------------------------------------------------------------------------------- */
+/* ---- tree_run: the runner ---- */
 
 struct run_report {
 	bool started, done;
@@ -176,9 +181,9 @@ struct runner {
 	struct tree_level level;
 	pid_t main;
 	bool main_done, empty;
-	int64_t kill_due;	/* 0: not ending yet */
+	int64_t kill_due; /* 0: not ending yet */
 	bool killed;
-	int orders;		/* from the caller: a byte is TERM, EOF is KILL */
+	int orders; /* from the caller: a byte is TERM, EOF is KILL */
 	int sigfd;
 };
 
@@ -196,7 +201,7 @@ static void runner_saw(void *ctx, pid_t pid, int status, const struct rusage *ru
 static void runner_kill(struct runner *r)
 {
 	r->killed = true;
-	r->kill_due = now_ms() + 10;	/* again, until nothing is left */
+	r->kill_due = now_ms() + 10; /* again, until nothing is left */
 	tree_signal(r->level.level, -1, SIGKILL);
 }
 
@@ -245,7 +250,10 @@ static void runner_main(struct runner *r, int out, int err) attr_noreturn;
 static void runner_main(struct runner *r, int out, int err)
 {
 	const struct tree_cmd *c = r->cmd;
-	struct spawn s = {.argv = (char **)(uintptr_t)c->argv, .envp = (char **)(uintptr_t)c->envp, .out = out, .err = err};
+	struct spawn s = {.argv = (char **)(uintptr_t)c->argv,
+			  .envp = (char **)(uintptr_t)c->envp,
+			  .out = out,
+			  .err = err};
 	sigset_t set;
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -255,11 +263,14 @@ static void runner_main(struct runner *r, int out, int err)
 	sigaddset(&set, SIGCHLD);
 	r->sigfd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	s.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	s.cwdfd = c->setup ? c->setup(c->ctx, r->level.own_mnt, r->level.in_userns, &r->report->fail) : c->cwdfd;
+	s.cwdfd = c->setup
+			  ? c->setup(c->ctx, r->level.own_mnt, r->level.in_userns, &r->report->fail)
+			  : c->cwdfd;
 	if (s.cwdfd < 0)
 		_exit(1);
 	if (s.in < 0 || r->sigfd < 0) {
-		fail(&r->report->fail, WIRE_E_UNAVAILABLE, "stdio", errno, "cannot start a command: %m");
+		fail(&r->report->fail, WIRE_E_UNAVAILABLE, "stdio", errno,
+		     "cannot start a command: %m");
 		_exit(1);
 	}
 	s.tied = r->level.level != LEVEL_PIDNS;
@@ -276,7 +287,7 @@ static void runner_main(struct runner *r, int out, int err)
 	_exit(0);
 }
 
-/* ---- tree_run: the caller ------------------------------------------------------------------------------- */
+/* ---- tree_run: the caller ---- */
 
 struct run {
 	const struct tree_cmd *cmd;
@@ -313,7 +324,8 @@ static bool run_pump(struct run *r, int i)
 		r->out[i] = -1;
 		return false;
 	}
-	if (!r->ret->cancelled && r->cmd->sink(r->cmd->ctx, i ? WIRE_STDERR : WIRE_STDOUT, piece, (size_t)n) != 0)
+	if (!r->ret->cancelled &&
+	    r->cmd->sink(r->cmd->ctx, i ? WIRE_STDERR : WIRE_STDOUT, piece, (size_t)n) != 0)
 		run_cancel(r);
 	return true;
 }
@@ -321,7 +333,9 @@ static bool run_pump(struct run *r, int i)
 static void run_wait(struct run *r)
 {
 	for (;;) {
-		struct pollfd p[4] = {{r->out[0], POLLIN, 0}, {r->out[1], POLLIN, 0}, {r->pidfd, POLLIN, 0},
+		struct pollfd p[4] = {{r->out[0], POLLIN, 0},
+				      {r->out[1], POLLIN, 0},
+				      {r->pidfd, POLLIN, 0},
 				      {r->watch_fd, POLLRDHUP, 0}};
 		int64_t wait = r->deadline ? r->deadline - now_ms() : -1;
 
@@ -351,7 +365,8 @@ static void run_finish(struct run *r)
 
 	while (waitpid(r->runner, &status, 0) < 0 && errno == EINTR)
 		;
-	/* A runner that was killed: at its level the kernel has ended the tree, or it has come to us. */
+	/* A runner that was killed: at its level the kernel has ended the tree, or it has come
+	 * to us. */
 	if (WIFSIGNALED(status) && r->level.level != LEVEL_PIDNS)
 		tree_end(LEVEL_SUBREAPER, -1);
 	for (int i = 0; i < 2; i++) {
@@ -360,15 +375,18 @@ static void run_finish(struct run *r)
 	}
 	r->ret->started = r->report->started;
 	r->ret->status = r->report->status;
-	r->ret->user_ms = (int64_t)r->report->usage.ru_utime.tv_sec * 1000 + r->report->usage.ru_utime.tv_usec / 1000;
-	r->ret->system_ms = (int64_t)r->report->usage.ru_stime.tv_sec * 1000 + r->report->usage.ru_stime.tv_usec / 1000;
+	r->ret->user_ms = (int64_t)r->report->usage.ru_utime.tv_sec * 1000 +
+			  r->report->usage.ru_utime.tv_usec / 1000;
+	r->ret->system_ms = (int64_t)r->report->usage.ru_stime.tv_sec * 1000 +
+			    r->report->usage.ru_stime.tv_usec / 1000;
 	r->ret->max_rss = (int64_t)r->report->usage.ru_maxrss * 1024;
 	r->ret->fail = r->report->fail;
 	if (r->report->started && !r->report->done) {
 		r->ret->status = SIGKILL;
 		r->ret->cancelled = true;
 	} else if (!r->report->started && !r->report->fail.message[0]) {
-		fail(&r->ret->fail, WIRE_E_INTERNAL, "run", 0, "the process that was to run the command has died");
+		fail(&r->ret->fail, WIRE_E_INTERNAL, "run", 0,
+		     "the process that was to run the command has died");
 	}
 }
 
@@ -389,7 +407,8 @@ static int run_begin(struct run *r, int ends[6], struct agent_fail *f)
 			return fail(f, WIRE_E_UNAVAILABLE, "pipe", errno, "cannot make a pipe: %m");
 	}
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	r->runner = r->cmd->own_ns ? tree_fork(false, false, &r->level) : tree_fork_plain(false, false, &r->level);
+	r->runner = r->cmd->own_ns ? tree_fork(false, false, &r->level)
+				   : tree_fork_plain(false, false, &r->level);
 	if (r->runner < 0)
 		return fail(f, WIRE_E_UNAVAILABLE, "fork", errno, "cannot make a process: %m");
 	if (r->runner == 0) {
@@ -413,7 +432,7 @@ static int run_begin(struct run *r, int ends[6], struct agent_fail *f)
 	if (r->pidfd >= 0)
 		return 0;
 	fail(f, WIRE_E_UNAVAILABLE, "fork", errno, "cannot watch a process: %m");
-	close_all((int[]){r->out[0], r->out[1], r->orders}, 3);	/* the runner ends its tree */
+	close_all((int[]){r->out[0], r->out[1], r->orders}, 3); /* the runner ends its tree */
 	waitpid(r->runner, NULL, 0);
 	return -1;
 }
@@ -426,7 +445,8 @@ int tree_run(const struct tree_cmd *c, struct tree_result *ret)
 	*ret = (struct tree_result){.started = false};
 	r.watch_fd = c->watch_fd;
 	r.deadline = c->deadline;
-	r.report = mmap(NULL, sizeof(*r.report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	r.report = mmap(NULL, sizeof(*r.report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			-1, 0);
 	if (r.report == MAP_FAILED)
 		return fail(&ret->fail, WIRE_E_NOMEM, "run", errno, "cannot run a command: %m");
 	if (run_begin(&r, ends, &ret->fail) < 0) {

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * util.c: memory without malloc, text without stdio, whole reads and writes, clocks, names, environments.
+ * util.c: memory without malloc, text without stdio, whole reads and writes, clocks, names,
+ * environments.
  *
- * Invariants: nothing here keeps state; every failure is a return value. It does not log and it does not exit.
+ * Invariants: nothing here keeps state; every failure is a return value. It does not log and it
+ * does not exit.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +19,7 @@
 #include "agent/agent.h"
 #include "agent/conn.h"
 
-/* ---- text ----------------------------------------------------------------------------------------------- */
+/* ---- text ---- */
 
 struct text {
 	char *p;
@@ -69,9 +71,12 @@ static unsigned long long text_integer(int longs, bool is_signed, bool *ret_minu
 	long long v;
 
 	if (!is_signed)
-		return longs == 0 ? va_arg(*args, unsigned)
-			: longs == 1 ? va_arg(*args, unsigned long) : va_arg(*args, unsigned long long);
-	v = longs == 0 ? va_arg(*args, int) : longs == 1 ? va_arg(*args, long) : va_arg(*args, long long);
+		return longs == 0   ? va_arg(*args, unsigned)
+		       : longs == 1 ? va_arg(*args, unsigned long)
+				    : va_arg(*args, unsigned long long);
+	v = longs == 0   ? va_arg(*args, int)
+	    : longs == 1 ? va_arg(*args, long)
+			 : va_arg(*args, long long);
 	*ret_minus = v < 0;
 	return v < 0 ? 0ULL - (unsigned long long)v : (unsigned long long)v;
 }
@@ -178,7 +183,7 @@ void hex(char *out, const void *p, size_t n)
 	out[2 * n] = '\0';
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 static size_t pages(size_t n)
 {
@@ -265,7 +270,7 @@ void arena_done(struct arena *a)
 	*a = (struct arena){0};
 }
 
-/* ---- files ---------------------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 int write_all(int fd, const void *p, size_t n)
 {
@@ -336,7 +341,7 @@ ssize_t read_file_at(int dirfd, const char *name, char *buf, size_t cap)
 	return n;
 }
 
-/* ---- clocks and names ----------------------------------------------------------------------------------- */
+/* ---- clocks and names ---- */
 
 static int64_t clock_ms(clockid_t id)
 {
@@ -364,7 +369,7 @@ void random_bytes(void *p, size_t n)
 		ssize_t r = getrandom(b, n, 0);
 
 		if (r < 0)
-			continue;	/* only EINTR can happen to a request without flags */
+			continue; /* only EINTR can happen to a request without flags */
 		b += r;
 		n -= (size_t)r;
 	}
@@ -392,7 +397,7 @@ bool slice_eq(struct wire_slice s, const char *text)
 	return s.n == strlen(text) && memcmp(s.p, text, s.n) == 0;
 }
 
-/* ---- argv and environment ------------------------------------------------------------------------------- */
+/* ---- argv and environment ---- */
 
 static size_t count_fields(const void *p, size_t n, uint16_t key)
 {
@@ -417,7 +422,7 @@ char **argv_make(struct arena *a, const void *p, size_t n, uint16_t key)
 
 	if (!argv)
 		return NULL;
-	argv++;	/* the spare slot that spawn() wants */
+	argv++; /* the spare slot that spawn() wants */
 	wire_r_init(&r, p, n);
 	while (wire_r_next(&r, &k, &v)) {
 		if (k != key)
@@ -446,7 +451,7 @@ static bool env_put(struct env *e, const char *kv, size_t len)
 	char *s;
 
 	if (!name)
-		return true;	/* not a variable: execve would carry it, nobody could read it */
+		return true; /* not a variable: execve would carry it, nobody could read it */
 	for (size_t i = 0; i < name; i++)
 		h = (h ^ (uint8_t)kv[i]) * 16777619u;
 	for (at = h & e->mask; e->slots[at]; at = (at + 1) & e->mask) {

@@ -26,15 +26,27 @@ const char *worker_binary(void)
 	return p ? p : "test-worker";
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 static void put_opts(struct wire_w *w, const struct opts *o)
 {
-	const struct { uint16_t key; int64_t v; } ints[] = {
-		{SK_KIND, o->kind}, {SK_STARTUP_MS, o->startup_ms}, {SK_TIMEOUT_MS, o->timeout_ms}, {SK_MEMORY, o->memory},
-		{SK_PIDS, o->pids}, {SK_CPUS_MILLI, o->cpus_milli}, {SK_CPU_TIME_MS, o->cpu_time_ms},
-		{SK_FILE_SIZE, o->file_size}, {SK_OPEN_FILES, o->open_files}, {SK_OUTPUT_LIMIT, o->output_limit},
-		{SK_TTY_COLS, o->cols}, {SK_TTY_ROWS, o->rows}, {SK_STDIN_OPEN, o->stdin_open},
+	const struct {
+		uint16_t key;
+		int64_t v;
+	} ints[] = {
+		{SK_KIND, o->kind},
+		{SK_STARTUP_MS, o->startup_ms},
+		{SK_TIMEOUT_MS, o->timeout_ms},
+		{SK_MEMORY, o->memory},
+		{SK_PIDS, o->pids},
+		{SK_CPUS_MILLI, o->cpus_milli},
+		{SK_CPU_TIME_MS, o->cpu_time_ms},
+		{SK_FILE_SIZE, o->file_size},
+		{SK_OPEN_FILES, o->open_files},
+		{SK_OUTPUT_LIMIT, o->output_limit},
+		{SK_TTY_COLS, o->cols},
+		{SK_TTY_ROWS, o->rows},
+		{SK_STDIN_OPEN, o->stdin_open},
 	};
 
 	for (size_t i = 0; i < sizeof(ints) / sizeof(ints[0]); i++) {
@@ -58,7 +70,8 @@ static void put_opts(struct wire_w *w, const struct opts *o)
 	}
 }
 
-int run_launch(struct client *c, const char *id, const struct opts *o, const char *const *argv, struct state *ret)
+int run_launch(struct client *c, const char *id, const struct opts *o, const char *const *argv,
+	       struct state *ret)
 {
 	static const struct opts none;
 	struct wire_w *w = client_begin(c, WIRE_LAUNCH);
@@ -80,7 +93,8 @@ int run_launch(struct client *c, const char *id, const struct opts *o, const cha
 	return run_take(c, ret);
 }
 
-int run_worker(struct client *c, const char *id, const struct opts *o, const char *const *ops, struct state *ret)
+int run_worker(struct client *c, const char *id, const struct opts *o, const char *const *ops,
+	       struct state *ret)
 {
 	const char *argv[64] = {worker_binary()};
 
@@ -127,7 +141,8 @@ int run_cancel(struct client *c, const char *id, int64_t kind, int64_t grace_ms,
 	return finish(c, ret);
 }
 
-int run_simple(struct client *c, uint8_t type, const char *id, int64_t kind, uint16_t key, int64_t value)
+int run_simple(struct client *c, uint8_t type, const char *id, int64_t kind, uint16_t key,
+	       int64_t value)
 {
 	struct wire_w *w = begin(c, type, id, kind);
 
@@ -138,7 +153,8 @@ int run_simple(struct client *c, uint8_t type, const char *id, int64_t kind, uin
 	return client_code(c);
 }
 
-int run_until_output(struct client *c, const char *id, int64_t kind, int stream, uint64_t n, struct state *ret)
+int run_until_output(struct client *c, const char *id, int64_t kind, int stream, uint64_t n,
+		     struct state *ret)
 {
 	int64_t out = -1, err = -1, state = 0;
 
@@ -158,7 +174,8 @@ int run_until_output(struct client *c, const char *id, int64_t kind, int stream,
 	}
 }
 
-char *run_read(struct client *c, const char *id, int64_t kind, int stream, size_t *ret_n, uint64_t *ret_gap)
+char *run_read(struct client *c, const char *id, int64_t kind, int stream, size_t *ret_n,
+	       uint64_t *ret_gap)
 {
 	char *all = NULL;
 	int64_t offset = 0;
@@ -191,7 +208,7 @@ char *run_read(struct client *c, const char *id, int64_t kind, int stream, size_
 	}
 }
 
-/* ---- replies -------------------------------------------------------------------------------------------- */
+/* ---- replies ---- */
 
 static void text(char *to, size_t cap, struct wire_slice v)
 {
@@ -252,7 +269,7 @@ int run_take(struct client *c, struct state *ret)
 	return ret->st.state;
 }
 
-/* ---- processes ------------------------------------------------------------------------------------------ */
+/* ---- processes ---- */
 
 static ssize_t slurp(const char *path, char *buf, size_t cap)
 {

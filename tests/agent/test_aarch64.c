@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The agent for aarch64, under qemu: what it runs are this machine's own programs (execve leaves the emulator). Namespaces cannot be made
+ * The agent for aarch64, under qemu: what it runs are this machine's own programs (execve
+ * leaves the emulator). Namespaces cannot be made
  * through the emulator, so the level is the one below.
  */
 #include "tap.h"
@@ -51,7 +52,10 @@ TEST_TIMEOUT(executions, 120)
 	text = run_read(&c, "a", 0, WIRE_STDOUT, &n, &gap);
 	ASSERT_STREQ(text, "hello");
 	free(text);
-	ASSERT_EQ(run_worker(&c, "b", NULL, ARGV("mark", "on-aarch64", "spawn", "daemon", "{", "up", "pause", "}", "ready", "pause"), &s),
+	ASSERT_EQ(run_worker(&c, "b", NULL,
+			     ARGV("mark", "on-aarch64", "spawn", "daemon", "{", "up", "pause", "}",
+				  "ready", "pause"),
+			     &s),
 		  WIRE_S_RUNNING);
 	ASSERT_EQ(run_until_output(&c, "b", 0, WIRE_STDOUT, 1, &s), WIRE_S_RUNNING);
 	ASSERT_EQ(run_cancel(&c, "b", 0, -1, &s), WIRE_S_CANCELLED);
@@ -59,7 +63,8 @@ TEST_TIMEOUT(executions, 120)
 	ASSERT(run_worker(&c, "c", &(struct opts){.timeout_ms = 100}, ARGV("pause"), &s) > 0);
 	ASSERT_EQ(run_wait(&c, "c", 0, &s), WIRE_S_TIMED_OUT);
 	ASSERT_EQ(run_launch(&c, "d", NULL, ARGV("no-such-command"), &s), WIRE_S_FAILED);
-	ASSERT(run_worker(&c, "e", &(struct opts){.input = "bytes", .input_len = 5}, ARGV("cat"), &s) > 0);
+	ASSERT(run_worker(&c, "e", &(struct opts){.input = "bytes", .input_len = 5}, ARGV("cat"),
+			  &s) > 0);
 	ASSERT_EQ(run_wait(&c, "e", 0, &s), WIRE_S_EXITED);
 	ASSERT_EQ(s.st.out.length, 5u);
 	end();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * EXEC and durable sessions: stdio, ptys, time-outs, what is left in the background, callers that go away.
+ * EXEC and durable sessions: stdio, ptys, time-outs, what is left in the background, callers
+ * that go away.
  */
 #include "tap.h"
 
@@ -29,18 +30,18 @@ static void end(void)
 	agent_stop(&proc);
 }
 
-#define USERS(ident, seconds)                                     \
-	static void body_##ident(void);                           \
-	TEST_TIMEOUT(ident, seconds)                              \
-	{                                                         \
-		for (uid_t u = 0; u < 54322; u += 54321)          \
-			SUBTEST("%s", u ? "user" : "root")        \
-			{                                         \
-				begin(u);                         \
-				body_##ident();                   \
-				end();                            \
-			}                                         \
-	}                                                         \
+#define USERS(ident, seconds)                              \
+	static void body_##ident(void);                    \
+	TEST_TIMEOUT(ident, seconds)                       \
+	{                                                  \
+		for (uid_t u = 0; u < 54322; u += 54321)   \
+			SUBTEST("%s", u ? "user" : "root") \
+			{                                  \
+				begin(u);                  \
+				body_##ident();            \
+				end();                     \
+			}                                  \
+	}                                                  \
 	static void body_##ident(void)
 
 static struct wire_w *exec_begin(struct client *on, const char *const *argv)
@@ -168,7 +169,8 @@ USERS(stdin_bytes, 60)
 
 USERS(big_output, 60)
 {
-	ASSERT_EQ(exec_worker(ARGV("fill", "1", "120", "20000000", "fill", "2", "121", "1000000")), 0);
+	ASSERT_EQ(exec_worker(ARGV("fill", "1", "120", "20000000", "fill", "2", "121", "1000000")),
+		  0);
 	ASSERT_EQ(c.data_len, 20000000u);
 	ASSERT_EQ(c.data2_len, 1000000u);
 	ASSERT(c.data[0] == 'x' && c.data[19999999] == 'x' && c.data2[5] == 'y');
@@ -181,7 +183,8 @@ USERS(time_outs, 60)
 	int64_t t = client_now_ms();
 
 	new_mark(mark);
-	w = exec_begin(&c, ARGV(worker_binary(), "mark", mark, "spawn", "daemon", "{", "ignore", "TERM", "up", "pause", "}", "pause"));
+	w = exec_begin(&c, ARGV(worker_binary(), "mark", mark, "spawn", "daemon", "{", "ignore",
+				"TERM", "up", "pause", "}", "pause"));
 	wire_w_int(w, WK_TIMEOUT_MS, 100);
 	wire_w_int(w, WK_GRACE_MS, 200);
 	client_end(&c);
@@ -195,7 +198,8 @@ USERS(time_outs, 60)
 	ASSERT_EQ(marked(mark, NULL, 0), 0);
 }
 
-/* The command ends, what it left lives on, may write into the pipes that nobody reads, and a later session's end is not its own. */
+/* The command ends, what it left lives on, may write into the pipes that nobody reads, and a
+ * later session's end is not its own. */
 USERS(background_lives_on, 60)
 {
 	char mark[32], other[32];
@@ -204,7 +208,9 @@ USERS(background_lives_on, 60)
 
 	new_mark(mark);
 	new_mark(other);
-	ASSERT_EQ(exec_worker(ARGV("mark", mark, "spawn", "fork", "{", "up", "chatter", "1", "}", "exit", "3")), 0);
+	ASSERT_EQ(exec_worker(ARGV("mark", mark, "spawn", "fork", "{", "up", "chatter", "1", "}",
+				   "exit", "3")),
+		  0);
 	ASSERT_EQ(client_int(&c, WK_EXIT_CODE, -1), 3);
 	ASSERT_EQ(marked(mark, &pid, 1), 1);
 	/* On the same stream: a command that is ended because its caller goes away. */
@@ -227,8 +233,9 @@ USERS(caller_goes_away, 60)
 	char mark[32];
 
 	new_mark(mark);
-	exec_begin(&c, ARGV(worker_binary(), "mark", mark, "ignore", "TERM", "ignore", "HUP", "spawn", "daemon", "{", "ignore", "TERM", "up", "pause",
-			    "}", "ready", "pause"));
+	exec_begin(&c,
+		   ARGV(worker_binary(), "mark", mark, "ignore", "TERM", "ignore", "HUP", "spawn",
+			"daemon", "{", "ignore", "TERM", "up", "pause", "}", "ready", "pause"));
 	client_end(&c);
 	ASSERT_EQ(client_call(&c, WIRE_DATA, NULL, NULL), WIRE_DATA);
 	ASSERT_EQ(marked(mark, NULL, 0), 2);
@@ -277,8 +284,11 @@ USERS(signals_and_terminal, 60)
 {
 	struct wire_w *w;
 
-	/* A pty: the command sees a terminal of the asked size, its signals and its end of input. */
-	w = exec_begin(&c, ARGV("/bin/sh", "-c", "stty size; tty >/dev/null && echo is-tty; read x; echo \"got $x\"; cat; exit 6"));
+	/* A pty: the command sees a terminal of the asked size, its signals and its end of
+	 * input. */
+	w = exec_begin(&c, ARGV("/bin/sh", "-c",
+				"stty size; tty >/dev/null && echo is-tty; read x; echo \"got "
+				"$x\"; cat; exit 6"));
 	wire_w_int(w, WK_COLS, 97);
 	wire_w_int(w, WK_ROWS, 31);
 	wire_w_int(w, WK_STDIN, 1);
@@ -322,7 +332,7 @@ USERS(stop_ends_sessions, 60)
 	proc.pid = -1;
 }
 
-/* ---- durable sessions ----------------------------------------------------------------------------------- */
+/* ---- durable sessions ---- */
 
 USERS(durable_session, 60)
 {
@@ -375,8 +385,14 @@ USERS(durable_session_pty, 60)
 	uint64_t gap;
 	char *text;
 
-	ASSERT_EQ(run_launch(&c, "tty", &o, ARGV("/bin/sh", "-c", "stty -echo; stty size; read a; stty size; echo \"[$a]\"; exit 8"), &s), WIRE_S_RUNNING);
-	ASSERT_EQ(run_until_output(&c, "tty", WIRE_KIND_SESSION, WIRE_STDOUT, 7, &s), WIRE_S_RUNNING);
+	ASSERT_EQ(
+		run_launch(&c, "tty", &o,
+			   ARGV("/bin/sh", "-c",
+				"stty -echo; stty size; read a; stty size; echo \"[$a]\"; exit 8"),
+			   &s),
+		WIRE_S_RUNNING);
+	ASSERT_EQ(run_until_output(&c, "tty", WIRE_KIND_SESSION, WIRE_STDOUT, 7, &s),
+		  WIRE_S_RUNNING);
 	client_close(&c);
 	ASSERT_EQ(client_open(&c, proc.dir), 0);
 	w = client_begin(&c, WIRE_RESIZE);
@@ -412,7 +428,10 @@ USERS(durable_session_background, 60)
 	pid_t pid;
 
 	new_mark(mark);
-	ASSERT(run_worker(&c, "bg", &o, ARGV("mark", mark, "spawn", "setsid", "{", "up", "chatter", "1", "}", "exit", "0"), &s) > 0);
+	ASSERT(run_worker(&c, "bg", &o,
+			  ARGV("mark", mark, "spawn", "setsid", "{", "up", "chatter", "1", "}",
+			       "exit", "0"),
+			  &s) > 0);
 	ASSERT_EQ(run_wait(&c, "bg", WIRE_KIND_SESSION, &s), WIRE_S_EXITED);
 	/* It goes on writing into a pipe that init empties: the record does not grow any more. */
 	ASSERT_EQ(marked(mark, &pid, 1), 1);
@@ -422,8 +441,13 @@ USERS(durable_session_background, 60)
 	ASSERT(marked_until(mark, 0));
 	/* A cancel reaches the background too. */
 	new_mark(mark);
-	ASSERT_EQ(run_worker(&c, "bg2", &o, ARGV("mark", mark, "spawn", "daemon", "{", "up", "pause", "}", "ready", "pause"), &s), WIRE_S_RUNNING);
-	ASSERT_EQ(run_until_output(&c, "bg2", WIRE_KIND_SESSION, WIRE_STDOUT, 1, &s), WIRE_S_RUNNING);
+	ASSERT_EQ(run_worker(&c, "bg2", &o,
+			     ARGV("mark", mark, "spawn", "daemon", "{", "up", "pause", "}", "ready",
+				  "pause"),
+			     &s),
+		  WIRE_S_RUNNING);
+	ASSERT_EQ(run_until_output(&c, "bg2", WIRE_KIND_SESSION, WIRE_STDOUT, 1, &s),
+		  WIRE_S_RUNNING);
 	ASSERT_EQ(run_cancel(&c, "bg2", WIRE_KIND_SESSION, -1, &s), WIRE_S_CANCELLED);
 	ASSERT_EQ(marked(mark, NULL, 0), 0);
 }

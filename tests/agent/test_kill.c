@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SIGKILL to the supervisor, to init and to the connection child, at any moment: no state that lies, no process left behind, no id that
+ * SIGKILL to the supervisor, to init and to the connection child, at any moment: no state that
+ * lies, no process left behind, no id that
  * cannot be explained.
  */
 #include "tap.h"
@@ -32,29 +33,32 @@ static void end(void)
 	agent_stop(&proc);
 }
 
-#define LEVELS(ident, seconds)                                      \
-	static void body_##ident(const struct level *l);            \
-	TEST_TIMEOUT(ident, seconds)                                \
-	{                                                           \
-		EACH_LEVEL(l)                                       \
-		{                                                   \
-			LEVEL_REQUIRE(l);                           \
+#define LEVELS(ident, seconds)                                            \
+	static void body_##ident(const struct level *l);                  \
+	TEST_TIMEOUT(ident, seconds)                                      \
+	{                                                                 \
+		EACH_LEVEL(l)                                             \
+		{                                                         \
+			LEVEL_REQUIRE(l);                                 \
 			SUBTEST("%s%s", l->name, l->uid ? " (user)" : "") \
-			{                                           \
-				begin(l);                           \
-				body_##ident(l);                    \
-				end();                              \
-			}                                           \
-		}                                                   \
-	}                                                           \
+			{                                                 \
+				begin(l);                                 \
+				body_##ident(l);                          \
+				end();                                    \
+			}                                                 \
+		}                                                         \
+	}                                                                 \
 	static void body_##ident(const struct level *l)
 
 static pid_t start_tree(const char *id)
 {
 	pid_t pids[8];
 
-	ASSERT_EQ(run_worker(&c, id, NULL, ARGV("mark", mark, "ignore", "TERM", "spawn", "daemon", "{", "ignore", "TERM", "up", "pause", "}", "ready",
-						"pause"), &s), WIRE_S_RUNNING);
+	ASSERT_EQ(run_worker(&c, id, NULL,
+			     ARGV("mark", mark, "ignore", "TERM", "spawn", "daemon", "{", "ignore",
+				  "TERM", "up", "pause", "}", "ready", "pause"),
+			     &s),
+		  WIRE_S_RUNNING);
 	ASSERT_EQ(run_until_output(&c, id, 0, WIRE_STDOUT, 1, &s), WIRE_S_RUNNING);
 	ASSERT_EQ(marked(mark, pids, 8), 2);
 	for (int i = 0; i < 2; i++) {
@@ -125,7 +129,8 @@ LEVELS(init_and_supervisor, 60)
 	ASSERT_EQ(run_status(&c, "a", 0, &s), WIRE_S_UNKNOWN);
 }
 
-/* All keepers at once: at the levels without a kernel that ends the tree, the main process at least dies with its supervisor. */
+/* All keepers at once: at the levels without a kernel that ends the tree, the main process at
+ * least dies with its supervisor. */
 LEVELS(everything_above, 60)
 {
 	pid_t sup = start_tree("a"), guard = parent_of(sup), pids[4];
@@ -259,7 +264,7 @@ LEVELS(caller_in_a_launch, 120)
 
 		snprintf(id, sizeof(id), "c%ld", us);
 		launch_and_lose(id, false, us);
-		check_truth(id, true);	/* a caller that is gone had its whole request taken */
+		check_truth(id, true); /* a caller that is gone had its whole request taken */
 	}
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Limits: by control group where there is one, else by rlimits, else an error that names what cannot be enforced.
+ * Limits: by control group where there is one, else by rlimits, else an error that names what
+ * cannot be enforced.
  */
 #include "tap.h"
 
@@ -29,7 +30,8 @@ static void end(void)
 	agent_stop(&proc);
 }
 
-/* No group of ours may be left behind: their names carry a mark of DIR, so only this test's count. */
+/* No group of ours may be left behind: their names carry a mark of DIR, so only this test's
+ * count. */
 static int groups_below(const char *path, const char *prefix, int depth)
 {
 	DIR *d = opendir(path);
@@ -66,7 +68,9 @@ static bool no_group_left(void *arg)
 static void need_group(void)
 {
 	begin(0);
-	if (run_worker(&c, "probe", &(struct opts){.memory = 1 << 28, .pids = 50, .cpus_milli = 500}, ARGV("exit", "0"), &s) < 0) {
+	if (run_worker(&c, "probe",
+		       &(struct opts){.memory = 1 << 28, .pids = 50, .cpus_milli = 500},
+		       ARGV("exit", "0"), &s) < 0) {
 		end();
 		TEST_REQUIRE("cgroup", "no control group can be made here");
 	}
@@ -84,7 +88,9 @@ TEST_TIMEOUT(memory, 60)
 	ASSERT_EQ(s.st.limit, 32 << 20);
 	ASSERT_EQ(s.st.signo, SIGKILL);
 	/* A child that is killed ends the execution, though its parent would go on. */
-	ASSERT(run_launch(&c, "child", &o, ARGV("/bin/sh", "-c", "\"$0\" eat 200; exec sleep 100", worker_binary()), &s) > 0);
+	ASSERT(run_launch(&c, "child", &o,
+			  ARGV("/bin/sh", "-c", "\"$0\" eat 200; exec sleep 100", worker_binary()),
+			  &s) > 0);
 	ASSERT_EQ(run_wait(&c, "child", 0, &s), WIRE_S_RESOURCE_EXHAUSTED);
 	ASSERT_STREQ(s.resource, "memory");
 	/* Below the limit: nothing. */
@@ -129,7 +135,10 @@ TEST_TIMEOUT(cpu_time_of_a_tree, 60)
 	struct opts o = {.cpu_time_ms = 300};
 
 	need_group();
-	ASSERT(run_worker(&c, "a", &o, ARGV("spawn", "fork", "{", "up", "burn", "}", "spawn", "setsid", "{", "up", "burn", "}", "pause"), &s) > 0);
+	ASSERT(run_worker(&c, "a", &o,
+			  ARGV("spawn", "fork", "{", "up", "burn", "}", "spawn", "setsid", "{",
+			       "up", "burn", "}", "pause"),
+			  &s) > 0);
 	ASSERT_EQ(run_wait(&c, "a", 0, &s), WIRE_S_RESOURCE_EXHAUSTED);
 	ASSERT_STREQ(s.resource, "cpu");
 	ASSERT_EQ(s.st.limit, 300);
@@ -167,7 +176,8 @@ TEST_TIMEOUT(file_size_and_open_files, 60)
 	for (uid_t u = 0; u < 54322; u += 54321) {
 		begin(u);
 		o = (struct opts){.file_size = 10000};
-		ASSERT(run_worker(&c, "a", &o, ARGV("bigfile", "~/big", "200000", "exit", "0"), &s) > 0);
+		ASSERT(run_worker(&c, "a", &o, ARGV("bigfile", "~/big", "200000", "exit", "0"),
+				  &s) > 0);
 		ASSERT_EQ(run_wait(&c, "a", 0, &s), WIRE_S_RESOURCE_EXHAUSTED);
 		ASSERT_STREQ(s.resource, "file_size");
 		ASSERT_EQ(s.st.signo, SIGXFSZ);
@@ -177,7 +187,8 @@ TEST_TIMEOUT(file_size_and_open_files, 60)
 		ASSERT_EQ(s.st.out.length, 50000u);
 		ASSERT_EQ(s.st.out.gap_to, 0u);
 		o = (struct opts){.open_files = 20};
-		ASSERT(run_launch(&c, "c", &o, ARGV("/bin/sh", "-c", "ulimit -n; ulimit -Hn"), &s) > 0);
+		ASSERT(run_launch(&c, "c", &o, ARGV("/bin/sh", "-c", "ulimit -n; ulimit -Hn"), &s) >
+		       0);
 		ASSERT_EQ(run_wait(&c, "c", 0, &s), WIRE_S_EXITED);
 		text = run_read(&c, "c", 0, WIRE_STDOUT, &n, &gap);
 		ASSERT_STREQ(text, "20\n20\n");
@@ -214,7 +225,9 @@ TEST_TIMEOUT(group_of_a_killed_supervisor, 60)
 	pid_t pid;
 
 	need_group();
-	ASSERT_EQ(run_worker(&c, "a", &(struct opts){.memory = 1 << 26}, ARGV("mark", "limits-killed", "ready", "pause"), &s), WIRE_S_RUNNING);
+	ASSERT_EQ(run_worker(&c, "a", &(struct opts){.memory = 1 << 26},
+			     ARGV("mark", "limits-killed", "ready", "pause"), &s),
+		  WIRE_S_RUNNING);
 	ASSERT_EQ(run_until_output(&c, "a", 0, WIRE_STDOUT, 1, &s), WIRE_S_RUNNING);
 	ASSERT_EQ(marked("limits-killed", &pid, 1), 1);
 	ASSERT_OK(kill(supervisor_of(pid), SIGKILL));

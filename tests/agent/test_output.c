@@ -243,8 +243,7 @@ TEST_TIMEOUT(reopened_stderr, 60)
 	end();
 }
 
-/* ---- a full disk
- * ---------------------------------------------------------------------------------------- */
+/* ---- a full disk ---- */
 
 static void small_disk(const char *name, const char *options)
 {
@@ -331,8 +330,7 @@ TEST_TIMEOUT(full_disk_at_the_end, 60)
 	end();
 }
 
-/* ---- input
- * ---------------------------------------------------------------------------------------------- */
+/* ---- input ---- */
 
 TEST_TIMEOUT(bounded_stdin, 60)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Executions from LAUNCH to their terminal state, at every level of ending a tree, as root and as an ordinary user: states, exit codes,
+ * Executions from LAUNCH to their terminal state, at every level of ending a tree, as root and
+ * as an ordinary user: states, exit codes,
  * signals, trees, time-outs, cancels, ids.
  */
 #include "tap.h"
@@ -31,21 +32,21 @@ static void end(void)
 }
 
 /* A test body for every level: the points are "<test>: <level> <uid>". */
-#define LEVELS(ident, seconds)                                      \
-	static void body_##ident(const struct level *l);            \
-	TEST_TIMEOUT(ident, seconds)                                \
-	{                                                           \
-		EACH_LEVEL(l)                                       \
-		{                                                   \
-			LEVEL_REQUIRE(l);                           \
+#define LEVELS(ident, seconds)                                            \
+	static void body_##ident(const struct level *l);                  \
+	TEST_TIMEOUT(ident, seconds)                                      \
+	{                                                                 \
+		EACH_LEVEL(l)                                             \
+		{                                                         \
+			LEVEL_REQUIRE(l);                                 \
 			SUBTEST("%s%s", l->name, l->uid ? " (user)" : "") \
-			{                                           \
-				begin(l);                           \
-				body_##ident(l);                    \
-				end();                              \
-			}                                           \
-		}                                                   \
-	}                                                           \
+			{                                                 \
+				begin(l);                                 \
+				body_##ident(l);                          \
+				end();                                    \
+			}                                                 \
+		}                                                         \
+	}                                                                 \
 	static void body_##ident(const struct level *l)
 
 LEVELS(exits, 60)
@@ -55,7 +56,8 @@ LEVELS(exits, 60)
 	char *text;
 
 	/* Some memory, since the kernel's count of very little may still be none. */
-	ASSERT_GE(run_worker(&c, "a", NULL, ARGV("eat", "4", "err", "world", "exit", "3"), &s), WIRE_S_RUNNING);
+	ASSERT_GE(run_worker(&c, "a", NULL, ARGV("eat", "4", "err", "world", "exit", "3"), &s),
+		  WIRE_S_RUNNING);
 	ASSERT_STREQ(s.containment, l->name);
 	ASSERT_EQ(run_wait(&c, "a", 0, &s), WIRE_S_EXITED);
 	ASSERT(s.st.has_exit_code && !s.st.has_signal && !s.held);
@@ -94,8 +96,9 @@ LEVELS(signals_of_its_own, 120)
 	for (int signo = 1; signo < 65; signo++) {
 		char id[16], number[16];
 
-		if (signo == SIGCHLD || signo == SIGCONT || signo == SIGURG || signo == SIGWINCH || signo == SIGSTOP ||
-		    signo == SIGTSTP || signo == SIGTTIN || signo == SIGTTOU || (l->uid && signo % 7))
+		if (signo == SIGCHLD || signo == SIGCONT || signo == SIGURG || signo == SIGWINCH ||
+		    signo == SIGSTOP || signo == SIGTSTP || signo == SIGTTIN || signo == SIGTTOU ||
+		    (l->uid && signo % 7))
 			continue;
 		snprintf(id, sizeof(id), "s%d", signo);
 		snprintf(number, sizeof(number), "%d", signo);
@@ -192,7 +195,7 @@ static void new_mark(char mark[32])
 	snprintf(mark, 32, "mark-%d-%d", getpid(), n++);
 }
 
-/* ---- trees ---------------------------------------------------------------------------------------------- */
+/* ---- trees ---- */
 
 LEVELS(background_ends_with_main, 60)
 {
@@ -202,7 +205,10 @@ LEVELS(background_ends_with_main, 60)
 
 	for (size_t i = 0; i < 4; i++) {
 		new_mark(mark);
-		ASSERT(run_worker(&c, ways[i], &o, ARGV("spawn", ways[i], "{", "up", "pause", "}", "mark", mark, "exit", "4"), &s) > 0);
+		ASSERT(run_worker(&c, ways[i], &o,
+				  ARGV("spawn", ways[i], "{", "up", "pause", "}", "mark", mark,
+				       "exit", "4"),
+				  &s) > 0);
 		ASSERT_EQ(run_wait(&c, ways[i], 0, &s), WIRE_S_EXITED);
 		ASSERT_EQ(s.st.exit_code, 4);
 		ASSERT_EQ(marked(mark, NULL, 0), 0);
@@ -216,8 +222,12 @@ LEVELS(grace_is_for_the_whole_tree, 60)
 	int64_t t = client_now_ms();
 
 	new_mark(mark);
-	/* The leader ends at once on TERM; what ignores TERM has the whole grace, and is running until then. */
-	ASSERT_EQ(run_worker(&c, "a", &o, ARGV("spawn", "setsid", "{", "ignore", "TERM", "up", "pause", "}", "mark", mark, "ready", "pause"), &s),
+	/* The leader ends at once on TERM; what ignores TERM has the whole grace, and is
+	 * running until then. */
+	ASSERT_EQ(run_worker(&c, "a", &o,
+			     ARGV("spawn", "setsid", "{", "ignore", "TERM", "up", "pause", "}",
+				  "mark", mark, "ready", "pause"),
+			     &s),
 		  WIRE_S_RUNNING);
 	ASSERT_EQ(run_until_output(&c, "a", 0, WIRE_STDOUT, 1, &s), WIRE_S_RUNNING);
 	t = client_now_ms();
@@ -234,7 +244,8 @@ LEVELS(cancel_ignored_term, 60)
 {
 	struct opts o = {.grace_set = true, .grace_ms = 200};
 
-	ASSERT_EQ(run_worker(&c, "a", &o, ARGV("ignore", "TERM", "ready", "pause"), &s), WIRE_S_RUNNING);
+	ASSERT_EQ(run_worker(&c, "a", &o, ARGV("ignore", "TERM", "ready", "pause"), &s),
+		  WIRE_S_RUNNING);
 	ASSERT_EQ(run_until_output(&c, "a", 0, WIRE_STDOUT, 1, &s), WIRE_S_RUNNING);
 	ASSERT_EQ(run_cancel(&c, "a", 0, -1, &s), WIRE_S_CANCELLED);
 	ASSERT_EQ(s.st.signo, SIGKILL);
@@ -249,7 +260,8 @@ LEVELS(cancel_reaches_the_stopped, 60)
 	char mark[32];
 
 	new_mark(mark);
-	ASSERT_EQ(run_worker(&c, "a", NULL, ARGV("mark", mark, "ready", "stop", "pause"), &s), WIRE_S_RUNNING);
+	ASSERT_EQ(run_worker(&c, "a", NULL, ARGV("mark", mark, "ready", "stop", "pause"), &s),
+		  WIRE_S_RUNNING);
 	ASSERT_EQ(run_until_output(&c, "a", 0, WIRE_STDOUT, 1, &s), WIRE_S_RUNNING);
 	ASSERT_EQ(run_cancel(&c, "a", 0, 20000, &s), WIRE_S_CANCELLED);
 	ASSERT_EQ(s.st.signo, SIGTERM);
@@ -259,7 +271,11 @@ LEVELS(cancel_reaches_the_stopped, 60)
 LEVELS(cancel_with_exit_code, 60)
 {
 	/* Its own answer to TERM is told, and the cause stays cancel. */
-	ASSERT_EQ(run_worker(&c, "a", NULL, ARGV("block", "TERM", "ready", "await", "TERM", "out", "bye", "exit", "9"), &s), WIRE_S_RUNNING);
+	ASSERT_EQ(run_worker(&c, "a", NULL,
+			     ARGV("block", "TERM", "ready", "await", "TERM", "out", "bye", "exit",
+				  "9"),
+			     &s),
+		  WIRE_S_RUNNING);
 	ASSERT_EQ(run_until_output(&c, "a", 0, WIRE_STDOUT, 1, &s), WIRE_S_RUNNING);
 	ASSERT_EQ(run_cancel(&c, "a", 0, -1, &s), WIRE_S_CANCELLED);
 	ASSERT(s.st.has_exit_code && !s.st.has_signal);
@@ -284,7 +300,8 @@ LEVELS(cancel_against_exit, 120)
 
 		snprintf(id, sizeof(id), "r%d", i);
 		snprintf(ms, sizeof(ms), "%d", i % 8);
-		ASSERT(run_launch(&c, id, NULL, ARGV(worker_binary(), "burnms", ms, "exit", "6"), &s) > 0);
+		ASSERT(run_launch(&c, id, NULL, ARGV(worker_binary(), "burnms", ms, "exit", "6"),
+				  &s) > 0);
 		state = run_cancel(&c, id, 0, -1, &s);
 		ASSERT(state == WIRE_S_EXITED || state == WIRE_S_CANCELLED);
 		if (state == WIRE_S_EXITED)
@@ -302,8 +319,11 @@ LEVELS(signal_verb_reaches_the_tree, 60)
 	char mark[32];
 
 	new_mark(mark);
-	ASSERT_EQ(run_worker(&c, "a", NULL, ARGV("spawn", "setsid", "{", "up", "pause", "}", "mark", mark, "trap", "USR1", "ready", "reap",
-						 "exit", "2"), &s), WIRE_S_RUNNING);
+	ASSERT_EQ(run_worker(&c, "a", NULL,
+			     ARGV("spawn", "setsid", "{", "up", "pause", "}", "mark", mark, "trap",
+				  "USR1", "ready", "reap", "exit", "2"),
+			     &s),
+		  WIRE_S_RUNNING);
 	ASSERT_EQ(run_until_output(&c, "a", 0, WIRE_STDOUT, 1, &s), WIRE_S_RUNNING);
 	ASSERT_EQ(run_simple(&c, WIRE_SIGNAL, "a", 0, WK_SIGNO, SIGUSR1), 0);
 	ASSERT_EQ(run_wait(&c, "a", 0, &s), WIRE_S_EXITED);
@@ -317,7 +337,8 @@ LEVELS(many_processes, 120)
 	char mark[32];
 
 	new_mark(mark);
-	ASSERT_EQ(run_worker(&c, "a", NULL, ARGV("mark", mark, "storm", "100", "pause"), &s), WIRE_S_RUNNING);
+	ASSERT_EQ(run_worker(&c, "a", NULL, ARGV("mark", mark, "storm", "100", "pause"), &s),
+		  WIRE_S_RUNNING);
 	ASSERT(marked_until(mark, 101) || marked(mark, NULL, 0) >= 100);
 	ASSERT_EQ(run_cancel(&c, "a", 0, 0, &s), WIRE_S_CANCELLED);
 	ASSERT_EQ(marked(mark, NULL, 0), 0);
@@ -329,14 +350,17 @@ LEVELS(strange_title, 60)
 	char mark[32];
 
 	new_mark(mark);
-	ASSERT_EQ(run_worker(&c, "a", NULL, ARGV("mark", mark, "spawn", "daemon", "{", "title", "a) S 1 (b", "ignore", "TERM", "up", "pause", "}",
-						 "ready", "pause"), &s), WIRE_S_RUNNING);
+	ASSERT_EQ(run_worker(&c, "a", NULL,
+			     ARGV("mark", mark, "spawn", "daemon", "{", "title", "a) S 1 (b",
+				  "ignore", "TERM", "up", "pause", "}", "ready", "pause"),
+			     &s),
+		  WIRE_S_RUNNING);
 	ASSERT_EQ(run_until_output(&c, "a", 0, WIRE_STDOUT, 1, &s), WIRE_S_RUNNING);
 	ASSERT_EQ(run_cancel(&c, "a", 0, 50, &s), WIRE_S_CANCELLED);
 	ASSERT_EQ(marked(mark, NULL, 0), 0);
 }
 
-/* ---- time-outs ------------------------------------------------------------------------------------------ */
+/* ---- time-outs ---- */
 
 LEVELS(execution_timeout, 60)
 {
@@ -367,12 +391,15 @@ LEVELS(timeout_kills_after_grace, 60)
 	/* Main exits in time, its background does not: that is an exit. */
 	o.timeout_ms = 300;
 	o.grace_ms = 600;
-	ASSERT(run_worker(&c, "b", &o, ARGV("spawn", "fork", "{", "ignore", "TERM", "up", "pause", "}", "exit", "1"), &s) > 0);
+	ASSERT(run_worker(&c, "b", &o,
+			  ARGV("spawn", "fork", "{", "ignore", "TERM", "up", "pause", "}", "exit",
+			       "1"),
+			  &s) > 0);
 	ASSERT_EQ(run_wait(&c, "b", 0, &s), WIRE_S_EXITED);
 	ASSERT_EQ(s.st.exit_code, 1);
 }
 
-/* ---- ids ------------------------------------------------------------------------------------------------ */
+/* ---- ids ---- */
 
 static bool is_there(void *path)
 {
@@ -397,7 +424,8 @@ LEVELS(same_id_twenty_at_once, 60)
 			char result = 'e';
 
 			if (client_open(&mine, proc.dir) == 0 &&
-			    run_worker(&mine, "dup", NULL, ARGV("append", "~/ran", "x", "pause"), &s) == WIRE_S_RUNNING)
+			    run_worker(&mine, "dup", NULL, ARGV("append", "~/ran", "x", "pause"),
+				       &s) == WIRE_S_RUNNING)
 				result = s.existed ? 'x' : 'l';
 			(void)!write(fds[1], &result, 1);
 			_exit(0);
@@ -496,7 +524,7 @@ LEVELS(kernel_bounds_have_names, 60)
 	ASSERT_EQ(run_status(&c, "c", 0, &s), -1);
 }
 
-/* ---- the sandbox's end ---------------------------------------------------------------------------------- */
+/* ---- the sandbox's end ---- */
 
 LEVELS(stop_seals_everything, 60)
 {
@@ -505,7 +533,9 @@ LEVELS(stop_seals_everything, 60)
 
 	new_mark(mark);
 	ASSERT_EQ(run_worker(&c, "a", NULL, ARGV("mark", mark, "pause"), &s), WIRE_S_RUNNING);
-	ASSERT_EQ(run_worker(&c, "b", &(struct opts){.kind = WIRE_KIND_SESSION}, ARGV("mark", mark, "pause"), &s), WIRE_S_RUNNING);
+	ASSERT_EQ(run_worker(&c, "b", &(struct opts){.kind = WIRE_KIND_SESSION},
+			     ARGV("mark", mark, "pause"), &s),
+		  WIRE_S_RUNNING);
 	ASSERT_EQ(client_open(&w, proc.dir), 0);
 	wire_w_str(client_begin(&w, WIRE_STOP), WK_CAUSE, "idle");
 	client_end(&w);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The agent's file system helpers: staying inside a directory (with openat2() and without), removing, copying, and layers made
+ * The agent's file system helpers: staying inside a directory (with openat2() and without),
+ * removing, copying, and layers made
  * by comparing a copy with its tree.
  */
 #include "tap.h"

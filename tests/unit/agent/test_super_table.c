@@ -26,7 +26,8 @@ TEST(states_go_forward)
 	/* Nothing leaves the terminal state, and only an empty pipe reaches it. */
 	for (int ev = 0; ev < EV_N; ev++) {
 		ASSERT_EQ(super_table[ST_TERMINAL][ev].to, ST_TERMINAL);
-		ASSERT_EQ(super_table[ST_DRAINING][ev].to, ev == EV_DRAINED ? ST_TERMINAL : ST_DRAINING);
+		ASSERT_EQ(super_table[ST_DRAINING][ev].to,
+			  ev == EV_DRAINED ? ST_TERMINAL : ST_DRAINING);
 	}
 	for (int ev = 0; ev < EV_N; ev++) {
 		if (ev != EV_EMPTY)

@@ -13,7 +13,8 @@ TEST(fmt_formats)
 
 	ASSERT_EQ(fmt(b, sizeof(b), "%s-%d-%u-%x-%c-%%", "a", -5, 7u, 255u, 'z'), 13u);
 	ASSERT_STREQ(b, "a--5-7-ff-z-%");
-	fmt(b, sizeof(b), "%ld %lu %lld %llu %zu", -1L, 2UL, INT64_MIN + 0LL, UINT64_MAX + 0ULL, (size_t)9);
+	fmt(b, sizeof(b), "%ld %lu %lld %llu %zu", -1L, 2UL, INT64_MIN + 0LL, UINT64_MAX + 0ULL,
+	    (size_t)9);
 	ASSERT_STREQ(b, "-1 2 -9223372036854775808 18446744073709551615 9");
 	fmt(b, sizeof(b), "%.*s|%s", 3, "abcdef", (char *)NULL);
 	ASSERT_STREQ(b, "abc|");
@@ -86,7 +87,8 @@ static int names(char **env, const char *name)
 
 TEST(environment_order)
 {
-	char own1[] = "SANDBOX=yes", own2[] = "PATH=/sandbox/bin", own3[] = "LANG=de_DE", own4[] = "=odd";
+	char own1[] = "SANDBOX=yes", own2[] = "PATH=/sandbox/bin", own3[] = "LANG=de_DE",
+	     own4[] = "=odd";
 	char *own[] = {own1, own2, own3, own4, NULL};
 	struct arena a;
 	char **env;
@@ -163,7 +165,10 @@ TEST(arena_is_bounded)
 	ASSERT(arena_init(&a, 4096));
 	ASSERT_NULL(arena_take(&a, 5000));
 	ASSERT_NOT_NULL(arena_take(&a, 4000));
-	ASSERT_NULL(arena_str(&a, "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789", 100));
+	ASSERT_NULL(arena_str(&a,
+			      "01234567890123456789012345678901234567890123456789012345678901234567"
+			      "89012345678901234567890123456789",
+			      100));
 	ASSERT_NOT_NULL(arena_str(&a, "short", 5));
 	arena_done(&a);
 }
