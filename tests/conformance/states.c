@@ -291,6 +291,7 @@ CASE(stopped_is_running, RUNS)
 	struct berth_status st;
 
 	start_ready("stopped", "ready stop pause");
+	await_stopped("stopped");
 	status_of("stopped", &st);
 	ASSERT_EQ(st.state, BERTH_RUNNING);
 	cancel("stopped", 10000, &st);

@@ -104,6 +104,7 @@ CASE(stopped_children_get_their_term, RUNS)
 			   "spawn % { block TERM up stop await TERM out bye exit 0 } "
 			   "block TERM ready await TERM reap exit 0");
 		start_ready(id, what);
+		await_stopped(id);
 		cancel(id, 20000, &st);
 		ASSERT_ENDED(&st, BERTH_CANCELLED, 0, 0);
 		ASSERT_STREQ(text_out(id, BERTH_STDOUT), "Rbye");
