@@ -84,13 +84,14 @@ static UNUSED struct berth *context(void)
 	return B;
 }
 
-/* A sandbox of that name; closing it is the caller's. */
+/* A sandbox of that name; whom it serves to the end of the test leaves it open. */
 static UNUSED struct berth_sandbox *box_named(const char *name, unsigned flags)
 {
-	struct berth_sandbox *s = NULL;
+	static struct berth_sandbox *opened[256]; /* so that what is left open is no leak */
+	static size_t n;
 
-	OK(berth_sandbox_open(context(), spec_for(name), NULL, flags, &s, &E));
-	return s;
+	OK(berth_sandbox_open(context(), spec_for(name), NULL, flags, &opened[n % 256], &E));
+	return opened[n++ % 256];
 }
 
 static UNUSED struct berth_sandbox *box(void)
@@ -98,6 +99,14 @@ static UNUSED struct berth_sandbox *box(void)
 	if (!S)
 		S = box_named(NULL, BERTH_OPEN_START);
 	return S;
+}
+
+/* Makes it the one that box() is from now on. */
+static UNUSED struct berth_sandbox *use_box(const char *name)
+{
+	berth_sandbox_close(S);
+	S = NULL;
+	return S = box_named(name, BERTH_OPEN_START);
 }
 
 /* Cases that need a sandbox beside the shared one. */
@@ -221,6 +230,46 @@ static UNUSED unsigned processes_with(const char *text, pid_t *ret_pid)
 	return found;
 }
 
+/* Parent and state of a process, by the last ')' of its stat line. */
+static UNUSED pid_t parent_of(pid_t pid, char *ret_state)
+{
+	char path[64], buf[1024], *p;
+	int ppid = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	slurp_at(AT_FDCWD, path, buf, sizeof(buf));
+	p = strrchr(buf, ')');
+	if (!p || sscanf(p + 1, " %c %d", ret_state, &ppid) != 2)
+		return 0;
+	return ppid;
+}
+
+/* Waits until a process of the execution is stopped: that it is about to stop can be told, that it has
+ * stopped cannot. */
+static UNUSED void await_stopped(const char *id)
+{
+	int64_t end = now_ms() + 20000;
+	struct dirent *e;
+
+	for (char state = 0; state != 'T'; next_ms()) {
+		DIR *d = opendir("/proc");
+
+		while (state != 'T' && d && (e = readdir(d))) {
+			char path[300], buf[4096];
+			const char *mark = mark_of(id);
+			size_t n;
+
+			snprintf(path, sizeof(path), "/proc/%s/cmdline", e->d_name);
+			n = e->d_name[0] >= '0' && e->d_name[0] <= '9' ? slurp_at(AT_FDCWD, path, buf, sizeof(buf)) : 0;
+			if (n && memmem(buf, n, mark, strlen(mark)))
+				parent_of(atoi(e->d_name), &state);
+		}
+		if (d)
+			closedir(d);
+		ASSERT_LT(now_ms(), end);
+	}
+}
+
 /* Nothing that the execution started is alive. At once: a terminal state promises it. */
 static UNUSED void assert_gone(const char *id)
 {
@@ -251,20 +300,6 @@ static UNUSED void await_gone(const char *id)
 		}
 	}
 	assert_gone(id);
-}
-
-/* Parent and state of a process, by the last ')' of its stat line. */
-static UNUSED pid_t parent_of(pid_t pid, char *ret_state)
-{
-	char path[64], buf[1024], *p;
-	int ppid = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	slurp_at(AT_FDCWD, path, buf, sizeof(buf));
-	p = strrchr(buf, ')');
-	if (!p || sscanf(p + 1, " %c %d", ret_state, &ppid) != 2)
-		return 0;
-	return ppid;
 }
 
 /* Runs fn(arg) in a child process and returns its exit status. */
