@@ -226,40 +226,6 @@ static int still_runs(const char *id, struct berth_error *err)
 	return berth_fail(err, BERTH_E_CONFLICT, "execution \"%s\" has not ended", id);
 }
 
-static int remove_direct(struct berth_sandbox *s, int berth_fd, const char *id,
-			 struct berth_error *err)
-{
-	auto(record) struct record r = RECORD_INIT;
-	char from[BERTH_ID_MAX + 8], to[64], random[17];
-	struct stat a, b;
-	int rc = record_open(s, berth_fd, id, WIRE_KIND_EXECUTION, &r, err);
-
-	if (rc < 0)
-		return rc;
-	if (!record_final(&r.st))
-		return still_runs(id, err);
-	/* The end is written: its keeper lets go of the lock next. A read lock waits for that, and
-	 * nobody who asks sees it. */
-	if (r.facts.held &&
-	    RETRY_EINTR(fcntl(r.jfd, F_OFD_SETLKW, &(struct flock){.l_type = F_RDLCK})) < 0)
-		return still_runs(id, err);
-	snprintf(from, sizeof(from), "x/%s", id);
-	snprintf(to, sizeof(to), "tmp/rm-%s", random_name(random, 16));
-	rc = mkdir_p(berth_fd, "tmp", 0700);
-	if (rc < 0)
-		return berth_fail_errno(err, 0, -rc, "tmp");
-	if (renameat(berth_fd, from, berth_fd, to) < 0)
-		return errno == ENOENT ? 0 : berth_fail_errno(err, 0, errno, "removing \"%s\"", id);
-	/* Somebody else may have removed it and launched anew meanwhile: that one goes back. */
-	if (fstat(r.dirfd, &a) < 0 || fstatat(berth_fd, to, &b, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    a.st_ino != b.st_ino || a.st_dev != b.st_dev) {
-		syscall(SYS_renameat2, berth_fd, to, berth_fd, from, RENAME_NOREPLACE);
-		return still_runs(id, err);
-	}
-	rc = remove_tree(berth_fd, to);
-	return rc < 0 ? berth_fail_errno(err, 0, -rc, "removing \"%s\"", id) : 0;
-}
-
 static int forget(struct berth_sandbox *s, const char *id, struct berth_error *err)
 {
 	auto(road) struct road *r = NULL;
@@ -274,6 +240,43 @@ static int forget(struct berth_sandbox *s, const char *id, struct berth_error *e
 	if (rc == BERTH_E_NOT_FOUND)
 		return berth_fail(err, rc, "no execution \"%s\" in %s", id, s->full);
 	return rc == BERTH_E_CONFLICT ? still_runs(id, err) : rc;
+}
+
+static int remove_direct(struct berth_sandbox *s, int berth_fd, const char *id,
+			 struct berth_error *err)
+{
+	auto(record) struct record r = RECORD_INIT;
+	char from[BERTH_ID_MAX + 8], to[64], random[17];
+	struct stat a, b;
+	int rc = record_open(s, berth_fd, id, WIRE_KIND_EXECUTION, &r, err);
+
+	snprintf(from, sizeof(from), "x/%s", id);
+	/* What cannot be read is for the agent, which removes whatever nobody holds. */
+	if (rc == BERTH_E_IO || (rc == BERTH_E_NOT_FOUND && faccessat(berth_fd, from, F_OK, 0) == 0))
+		return forget(s, id, err);
+	if (rc < 0)
+		return rc;
+	if (!record_final(&r.st))
+		return still_runs(id, err);
+	/* The end is written: its keeper lets go of the lock next. A read lock waits for that, and
+	 * nobody who asks sees it. */
+	if (r.facts.held &&
+	    RETRY_EINTR(fcntl(r.jfd, F_OFD_SETLKW, &(struct flock){.l_type = F_RDLCK})) < 0)
+		return still_runs(id, err);
+	snprintf(to, sizeof(to), "tmp/rm-%s", random_name(random, 16));
+	rc = mkdir_p(berth_fd, "tmp", 0700);
+	if (rc < 0)
+		return berth_fail_errno(err, 0, -rc, "tmp");
+	if (renameat(berth_fd, from, berth_fd, to) < 0)
+		return errno == ENOENT ? 0 : berth_fail_errno(err, 0, errno, "removing \"%s\"", id);
+	/* Somebody else may have removed it and launched anew meanwhile: that one goes back. */
+	if (fstat(r.dirfd, &a) < 0 || fstatat(berth_fd, to, &b, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    a.st_ino != b.st_ino || a.st_dev != b.st_dev) {
+		syscall(SYS_renameat2, berth_fd, to, berth_fd, from, RENAME_NOREPLACE);
+		return still_runs(id, err);
+	}
+	rc = remove_tree(berth_fd, to);
+	return rc < 0 ? berth_fail_errno(err, 0, -rc, "removing \"%s\"", id) : 0;
 }
 
 int berth_remove(struct berth_sandbox *s, const char *id, struct berth_error *err)
