@@ -41,7 +41,7 @@ asan: ## the whole suite under AddressSanitizer and UBSan
 	test -f build-asan/build.ninja || meson setup build-asan \
 		-Db_sanitize=address,undefined -Db_lundef=false $(MESON_FLAGS)
 	$(NINJA) -j$(JOBS) -C build-asan
-	ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 \
+	ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1 \
 	UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
 		tools/run-tests build-asan
 
