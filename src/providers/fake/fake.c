@@ -425,15 +425,15 @@ static const struct berth_provider_key keys[] = {
 	{NULL, NULL, false},
 };
 
-#define COMMON(table_name)                                                                  \
+#define COMMON(table_name, more_flags)                                                      \
 	.abi = BERTH_PROVIDER_ABI, .name = table_name, .keys = keys, .attach = fake_attach, \
-	.release = fake_release
+	.release = fake_release, .flags = BERTH_PROVIDER_HIDDEN | (more_flags)
 #define LIFE                                                                                    \
 	.start = fake_start, .resume = fake_resume, .stop = fake_stop, .destroy = fake_destroy, \
 	.info = fake_info, .dir = fake_dir
 
 static const struct berth_provider_ops fake_all = {
-	COMMON("fake"),
+	COMMON("fake", 0),
 	LIFE,
 	.execute = fake_execute,
 	.open = fake_open,
@@ -447,30 +447,29 @@ static const struct berth_provider_ops fake_all = {
 };
 
 static const struct berth_provider_ops fake_stream = {
-	COMMON("fake-stream"),     LIFE, .execute = fake_execute, .open = fake_open,
+	COMMON("fake-stream", 0),  LIFE, .execute = fake_execute, .open = fake_open,
 	.put_file = fake_put_file,
 };
 
 static const struct berth_provider_ops fake_exec = {
-	COMMON("fake-exec"),
+	COMMON("fake-exec", 0),
 	LIFE,
 	.execute = fake_execute,
 };
 
 static const struct berth_provider_ops fake_text = {
-	COMMON("fake-text"),
+	COMMON("fake-text", BERTH_PROVIDER_TEXT),
 	LIFE,
-	.flags = BERTH_PROVIDER_TEXT,
 	.execute = fake_execute,
 };
 
 static const struct berth_provider_ops fake_bare = {
-	COMMON("fake-bare"),
+	COMMON("fake-bare", 0),
 	.execute = bare_execute,
 };
 
 static const struct berth_provider_ops fake_none = {
-	COMMON("fake-none"),
+	COMMON("fake-none", 0),
 };
 
 const struct berth_provider_ops *const berth_provider_fakes[] = {
