@@ -8,7 +8,7 @@ SPEC='local:t?isolation=none'
 
 build() { # build COMPILER STANDARD SOURCE
     local sanitize=()
-    ! ldd "$BERTH_BUILD_ROOT/libberth.so" | grep -q libasan || sanitize=(-fsanitize=address,undefined)
+    ! ldd "$BERTH_BUILD_ROOT/libberth.so" | grep -q libasan || sanitize=(-fsanitize=address -fsanitize=undefined)
     "$1" "-std=$2" -Wall -Wextra -Wpedantic -Werror -I"$root/include" "$root/examples/c/$3" \
         "${sanitize[@]}" -o "${3%.*}" -L"$BERTH_BUILD_ROOT" -Wl,-rpath,"$BERTH_BUILD_ROOT" -lberth
 }
