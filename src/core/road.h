@@ -48,7 +48,7 @@ struct road_error {
 	int code;       /* enum wire_err, when remote */
 	int sys_errno;
 	char stage[32];            /* "" when there is none */
-	char need[16];             /* "tree", "layer" or "" */
+	char need[16];             /* "tree", "layer", "input" or "" */
 	struct wire_slice payload; /* of the ERROR frame; until the next call */
 };
 

@@ -83,7 +83,7 @@ enum wire_key {
 	WK_MESSAGE = 11,
 	WK_STAGE = 12,
 	WK_ERRNO = 13,
-	WK_NEED = 14,		/* "tree" | "layer" */
+	WK_NEED = 14,		/* "tree" | "layer" | "input" */
 	WK_TAIL = 15,		/* last output of a failed install */
 
 	WK_ID = 20,
