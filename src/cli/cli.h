@@ -113,7 +113,8 @@ int cli_parse(int argc, char **argv) attr_warn_unused;
 /* Opens the context, and the sandbox with enum berth_open_flags. 0 or an exit code. */
 int cli_open_context(void) attr_warn_unused;
 int cli_open(unsigned flags) attr_warn_unused;
-/* A second handle to the same sandbox, in a forked child that must leave the first one alone. */
+/* A second handle to the same sandbox, for a thread that must leave the first one alone. Both are
+ * the caller's to free. */
 int cli_reopen(struct berth **ret_b, struct berth_sandbox **ret_s,
 	       struct berth_error *err) attr_warn_unused;
 /* "PROVIDER:NAME" of the open sandbox. */

@@ -189,8 +189,7 @@ int install_key(const struct artifact *a, const char *command, struct wire_slice
 	return 0;
 }
 
-/* ── running one
- * ───────────────────────────────────────────────────────────────────────────────────── */
+/* ── running one ────────────────────────────────────────────────────────────────────────── */
 
 /* The last bytes of the output, for the message. */
 struct tail {

@@ -244,8 +244,7 @@ int launch_set_input(struct launch *l, int kind, const char *path, const void *b
 	return 0;
 }
 
-/* ── digests
- * ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── digests ────────────────────────────────────────────────────────────────────────────── */
 
 static void add_u64(struct sha256 *h, uint64_t v)
 {
@@ -384,8 +383,7 @@ int launch_compare(const struct launch *l, struct wire_slice spec, const char **
 	return 0;
 }
 
-/* ── the spec
- * ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── the spec ───────────────────────────────────────────────────────────────────────────── */
 
 struct digests {
 	uint8_t of[LAUNCH_PARTS][SHA256_LEN];
