@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench.c: the numbers of the local provider with isolation=none, beside their yardsticks, in one run.
+ * bench.c: the numbers of the local provider with isolation=none, beside their yardsticks, in one
+ * run.
  *
  *   bench BERTH BW [CASE…]      BERTH: the program under test; BW: the static worker of bw.c
  *
- * Rows of one case are measured in alternation with their yardstick, so that a noisy machine is noisy for both.
- * Everything happens in a temporary state folder that is removed at the end. Goals are printed beside what was measured and
- * judged, never asserted: a timed assertion in a test would only say how busy the machine was.
+ * Rows of one case are measured in alternation with their yardstick, so that a noisy machine is
+ * noisy for both. Everything happens in a temporary state folder that is removed at the end. Goals
+ * are printed beside what was measured and judged, never asserted: a timed assertion in a test
+ * would only say how busy the machine was.
  */
 #include <berth/berth.h>
 
@@ -62,7 +64,8 @@ static void close_handles(void)
 /* One whole `berth deploy` process. */
 static double cli_deploy(const char *dir, const char *id, const char *verb)
 {
-	const char *const argv[] = { prog, "--state", state, "-s", SPEC, "deploy", dir, "--id", id, "--", "./bw", verb, NULL };
+	const char *const argv[] = {prog,   "--state", state, "-s",   SPEC, "deploy", dir,
+				    "--id", id,        "--",  "./bw", verb, NULL};
 
 	return timed_run(argv, NULL, 0);
 }
@@ -85,7 +88,7 @@ static void lib_deploy(const char *id, const char *const *command, int64_t outpu
 
 static double true_ms(void)
 {
-	static const char *const argv[] = { "/bin/true", NULL };
+	static const char *const argv[] = {"/bin/true", NULL};
 
 	return timed_run(argv, NULL, 0);
 }
@@ -93,16 +96,20 @@ static double true_ms(void)
 /* deploy, status, exec, cancel as whole processes, in alternation with one bare spawn. */
 static void case_cli(void)
 {
-	struct samples dep = { .n = 0 }, sta = { .n = 0 }, exe = { .n = 0 }, can = { .n = 0 }, yard = { .n = 0 };
+	struct samples dep = {.n = 0}, sta = {.n = 0}, exe = {.n = 0}, can = {.n = 0},
+		       yard = {.n = 0};
 	const char *y = "posix_spawn /bin/true";
 	int i;
 
 	cli_deploy(app, "warm", "hold");
 	for (i = 0; i < 60; i++) {
 		char id[32];
-		const char *const status[] = { prog, "--state", state, "-s", SPEC, "status", id, NULL };
-		const char *const exec[] = { prog, "--state", state, "-s", SPEC, "exec", "--", "/bin/true", NULL };
-		const char *const cancel[] = { prog, "--state", state, "-s", SPEC, "cancel", id, NULL };
+		const char *const status[] = {prog, "--state", state, "-s",
+					      SPEC, "status",  id,    NULL};
+		const char *const exec[] = {prog,   "--state", state,       "-s", SPEC,
+					    "exec", "--",      "/bin/true", NULL};
+		const char *const cancel[] = {prog, "--state", state, "-s",
+					      SPEC, "cancel",  id,    NULL};
 
 		snprintf(id, sizeof(id), "c%d", i);
 		samples_add(&yard, true_ms());
@@ -112,10 +119,14 @@ static void case_cli(void)
 		samples_add(&yard, true_ms());
 		samples_add(&can, timed_run(cancel, NULL, 0));
 	}
-	row_print(&(struct row){ "deploy until running, artifact present (process)", "ms", y, samples_median(&dep), samples_median(&yard), 8, 0, 0 });
-	row_print(&(struct row){ "status (process)", "ms", y, samples_median(&sta), samples_median(&yard), 2, 0, 0 });
-	row_print(&(struct row){ "exec -- true (process)", "ms", y, samples_median(&exe), samples_median(&yard), 3, 0, 0 });
-	row_print(&(struct row){ "cancel of a worker that obeys TERM (process)", "ms", y, samples_median(&can), samples_median(&yard), 5, 0, 0 });
+	row_print(&(struct row){"deploy until running, artifact present (process)", "ms", y,
+				samples_median(&dep), samples_median(&yard), 8, 0, 0});
+	row_print(&(struct row){"status (process)", "ms", y, samples_median(&sta),
+				samples_median(&yard), 2, 0, 0});
+	row_print(&(struct row){"exec -- true (process)", "ms", y, samples_median(&exe),
+				samples_median(&yard), 3, 0, 0});
+	row_print(&(struct row){"cancel of a worker that obeys TERM (process)", "ms", y,
+				samples_median(&can), samples_median(&yard), 5, 0, 0});
 }
 
 static int ready_byte(void *arg, enum berth_output stream, const void *p, size_t n)
@@ -139,8 +150,8 @@ static void wait_ready(const char *id)
 /* From the worker's last instruction to the return of berth_wait(). */
 static void case_exit(void)
 {
-	static const char *const stamp[] = { "./bw", "stamp", NULL };
-	struct samples s = { .n = 0 };
+	static const char *const stamp[] = {"./bw", "stamp", NULL};
+	struct samples s = {.n = 0};
 	int i;
 
 	for (i = 0; i < 40; i++) {
@@ -156,14 +167,17 @@ static void case_exit(void)
 		check(berth_signal(sb, id, SIGUSR1, &e), &e, "signal");
 		check(berth_wait(sb, id, -1, &st, &e), &e, "wait");
 		done = now_ms();
-		check(berth_read(sb, id, BERTH_STDOUT, 2, buf, sizeof(buf) - 1, &r, &e), &e, "read");
+		check(berth_read(sb, id, BERTH_STDOUT, 2, buf, sizeof(buf) - 1, &r, &e), &e,
+		      "read");
 		buf[r.n] = '\0';
 		samples_add(&s, done - (double)atoll(buf) / 1e6);
 	}
-	row_print(&(struct row){ "exit until visible to wait", "ms", NULL, samples_median(&s), 0, 2, 0, 0 });
+	row_print(&(struct row){"exit until visible to wait", "ms", NULL, samples_median(&s), 0, 2,
+				0, 0});
 }
 
-/* A child writes into a pipe of default size, we read it and write a file: the least that keeping output can cost. */
+/* A child writes into a pipe of default size, we read it and write a file: the least that keeping
+ * output can cost. */
 static double bare_pipe(long long bytes)
 {
 	static char buf[65536];
@@ -203,9 +217,9 @@ static double bare_pipe(long long bytes)
 
 static void case_output(void)
 {
-	static const char *const write_all[] = { "./bw", "write", "536870912", NULL };
+	static const char *const write_all[] = {"./bw", "write", "536870912", NULL};
 	const long long bytes = 536870912;
-	struct samples s = { .n = 0 }, y = { .n = 0 };
+	struct samples s = {.n = 0}, y = {.n = 0};
 	int i;
 
 	for (i = 0; i < 7; i++) {
@@ -225,14 +239,16 @@ static void case_output(void)
 		samples_add(&s, (double)bytes / MIB / t * 1e3);
 		check(berth_remove(sb, id, &e), &e, "rm");
 	}
-	row_print(&(struct row){ "worker's stdout through the supervisor", "MB/s", "bare pipe into a file", samples_median(&s), samples_median(&y), 0.7, 1, 1 });
+	row_print(&(struct row){"worker's stdout through the supervisor", "MB/s",
+				"bare pipe into a file", samples_median(&s), samples_median(&y),
+				0.7, 1, 1});
 }
 
 static void case_read(void)
 {
-	static const char *const write_all[] = { "./bw", "write", "67108864", NULL };
+	static const char *const write_all[] = {"./bw", "write", "67108864", NULL};
 	const size_t cap = 1 << 20;
-	struct samples lib = { .n = 0 }, cli = { .n = 0 }, cat = { .n = 0 };
+	struct samples lib = {.n = 0}, cli = {.n = 0}, cat = {.n = 0};
 	char *buf = malloc(cap), out[300], file[300];
 	struct berth_status st;
 	struct berth_error e;
@@ -244,22 +260,28 @@ static void case_read(void)
 	check(berth_wait(sb, "read", -1, &st, &e), &e, "wait");
 	shell("head -c 67108864 /dev/zero > %s", file);
 	for (i = 0; i < 15; i++) {
-		const char *const logs[] = { prog, "--state", state, "-s", SPEC, "logs", "read", "--stream", "stdout", NULL };
-		const char *const catv[] = { "/bin/cat", file, NULL };
-		struct berth_read_result r = { .eof = false };
+		const char *const logs[] = {prog,   "--state", state,      "-s",     SPEC,
+					    "logs", "read",    "--stream", "stdout", NULL};
+		const char *const catv[] = {"/bin/cat", file, NULL};
+		struct berth_read_result r = {.eof = false};
 		double t = now_ms();
 		uint64_t at = 0;
 
 		for (; !r.eof; at = r.next_offset)
-			check(berth_read(sb, "read", BERTH_STDOUT, at, buf, cap, &r, &e), &e, "read");
+			check(berth_read(sb, "read", BERTH_STDOUT, at, buf, cap, &r, &e), &e,
+			      "read");
 		if (at != 67108864)
 			die("read: %llu", (unsigned long long)at);
 		samples_add(&lib, 64 / (now_ms() - t) * 1e3);
 		samples_add(&cli, 64 / timed_run(logs, out, 0) * 1e3);
 		samples_add(&cat, 64 / timed_run(catv, out, 0) * 1e3);
 	}
-	row_print(&(struct row){ "read 64 MiB of output (library)", "MB/s", "cat of a file into a file", samples_median(&lib), samples_median(&cat), 1000, 1, 0 });
-	row_print(&(struct row){ "logs of 64 MiB into a file (process)", "MB/s", "cat of a file into a file", samples_median(&cli), samples_median(&cat), 1000, 1, 0 });
+	row_print(&(struct row){"read 64 MiB of output (library)", "MB/s",
+				"cat of a file into a file", samples_median(&lib),
+				samples_median(&cat), 1000, 1, 0});
+	row_print(&(struct row){"logs of 64 MiB into a file (process)", "MB/s",
+				"cat of a file into a file", samples_median(&cli),
+				samples_median(&cat), 1000, 1, 0});
 	free(buf);
 }
 
@@ -298,7 +320,8 @@ static long parent_of(long pid)
 	return ppid;
 }
 
-/* Calls for every process whose cwd-independent program is our worker: its parent is a supervisor. */
+/* Calls for every process whose cwd-independent program is our worker: its parent is a
+ * supervisor. */
 static long supervisors_pss(int *ret_count)
 {
 	DIR *d = opendir("/proc");
@@ -332,7 +355,7 @@ static long supervisors_pss(int *ret_count)
 
 static void case_pss(void)
 {
-	static const char *const hold[] = { "./bw", "hold", "pss", NULL };
+	static const char *const hold[] = {"./bw", "hold", "pss", NULL};
 	int i, count;
 	long sum;
 
@@ -345,7 +368,8 @@ static void case_pss(void)
 	sum = supervisors_pss(&count);
 	if (count != 200)
 		die("pss: %d of 200 workers found", count);
-	row_print(&(struct row){ "supervision per execution at 200 (PSS)", "kB", NULL, (double)sum / 200, 0, 60, 0, 0 });
+	row_print(&(struct row){"supervision per execution at 200 (PSS)", "kB", NULL,
+				(double)sum / 200, 0, 60, 0, 0});
 	for (i = 0; i < 200; i++) {
 		struct berth_status st;
 		struct berth_error e;
@@ -401,7 +425,8 @@ static void change_1k(const char *dir, int round)
 
 static void case_artifact(void)
 {
-	struct samples first = { .n = 0 }, again = { .n = 0 }, rs1 = { .n = 0 }, rs2 = { .n = 0 }, cp = { .n = 0 };
+	struct samples first = {.n = 0}, again = {.n = 0}, rs1 = {.n = 0}, rs2 = {.n = 0},
+		       cp = {.n = 0};
 	char src[300], dst[300], cpd[300];
 	int i;
 
@@ -409,8 +434,8 @@ static void case_artifact(void)
 	snprintf(dst, sizeof(dst), "%s/dst", tmp);
 	snprintf(cpd, sizeof(cpd), "%s/cp", tmp);
 	for (i = 0; i < 5; i++) {
-		const char *const rsync[] = { "rsync", "-a", "--delete", src, dst, NULL };
-		const char *const cpr[] = { "cp", "-r", src, cpd, NULL };
+		const char *const rsync[] = {"rsync", "-a", "--delete", src, dst, NULL};
+		const char *const cpr[] = {"cp", "-r", src, cpd, NULL};
 		char id[32];
 
 		shell("rm -rf %s %s %s && mkdir -p %s", src, dst, cpd, src);
@@ -427,17 +452,20 @@ static void case_artifact(void)
 		snprintf(id, sizeof(id), "b%d", i);
 		samples_add(&again, cli_deploy(src, id, "hold"));
 	}
-	row_print(&(struct row){ "deploy of 100 MB in 2600 files, first", "ms", "rsync -a", samples_median(&first), samples_median(&rs1), 500, 0, 0 });
-	row_print(&(struct row){ "the same beside cp -r", "ms", "cp -r", samples_median(&first), samples_median(&cp), 500, 0, 0 });
-	row_print(&(struct row){ "deploy of it with 1 kB changed", "ms", "rsync -a", samples_median(&again), samples_median(&rs2), 100, 0, 0 });
+	row_print(&(struct row){"deploy of 100 MB in 2600 files, first", "ms", "rsync -a",
+				samples_median(&first), samples_median(&rs1), 500, 0, 0});
+	row_print(&(struct row){"the same beside cp -r", "ms", "cp -r", samples_median(&first),
+				samples_median(&cp), 500, 0, 0});
+	row_print(&(struct row){"deploy of it with 1 kB changed", "ms", "rsync -a",
+				samples_median(&again), samples_median(&rs2), 100, 0, 0});
 }
 
 static const struct {
 	const char *name;
 	void (*fn)(void);
 } cases[] = {
-	{ "cli", case_cli },	   { "exit", case_exit }, { "output", case_output },
-	{ "read", case_read },	   { "pss", case_pss },	  { "artifact", case_artifact },
+	{"cli", case_cli},   {"exit", case_exit}, {"output", case_output},
+	{"read", case_read}, {"pss", case_pss},   {"artifact", case_artifact},
 };
 
 static int wanted(int argc, char **argv, const char *name)

@@ -27,7 +27,7 @@ static int put_all(const char *p, size_t n)
 
 static int stamp(void)
 {
-	struct timespec t = { .tv_nsec = 20 * 1000 * 1000 };
+	struct timespec t = {.tv_nsec = 20 * 1000 * 1000};
 	char line[32];
 	sigset_t set;
 	int sig, n;

@@ -67,7 +67,8 @@ double timed_run(const char *const *argv, const char *out, int want)
 
 	posix_spawn_file_actions_init(&fa);
 	posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_addopen(&fa, 1, out ? out : "/dev/null", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	posix_spawn_file_actions_addopen(&fa, 1, out ? out : "/dev/null",
+					 O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	begin = now_ms();
 	e = posix_spawnp(&pid, argv[0], &fa, NULL, (char **)(uintptr_t)argv, environ);
 	if (e != 0)
@@ -77,7 +78,8 @@ double timed_run(const char *const *argv, const char *out, int want)
 	begin = now_ms() - begin;
 	posix_spawn_file_actions_destroy(&fa);
 	if (!WIFEXITED(st) || WEXITSTATUS(st) != want)
-		die("%s %s: status %x, wanted exit %d", argv[0], argv[1] ? argv[1] : "", (unsigned)st, want);
+		die("%s %s: status %x, wanted exit %d", argv[0], argv[1] ? argv[1] : "",
+		    (unsigned)st, want);
 	return begin;
 }
 
@@ -98,7 +100,8 @@ void shell(const char *fmt, ...)
 
 void row_print_head(void)
 {
-	printf("%-46s %12s  %-26s %12s %8s  %-14s %s\n", "what (median)", "berth", "yardstick", "", "ratio", "goal", "");
+	printf("%-46s %12s  %-26s %12s %8s  %-14s %s\n", "what (median)", "berth", "yardstick", "",
+	       "ratio", "goal", "");
 }
 
 void row_print(const struct row *r)
@@ -111,8 +114,10 @@ void row_print(const struct row *r)
 	snprintf(value, sizeof(value), "%.2f %s", r->value, r->unit);
 	snprintf(yard, sizeof(yard), "%.2f %s", r->yardstick, r->unit);
 	snprintf(rat, sizeof(rat), "%.2f", ratio);
-	snprintf(goal, sizeof(goal), "%s %.4g %s", r->more ? ">=" : "<=", r->goal, r->goal_ratio ? "x" : r->unit);
-	printf("%-46s %12s  %-26s %12s %8s  %-14s %s\n", r->what, value, r->yardstick_name ? r->yardstick_name : "-",
-	       r->yardstick > 0 ? yard : "-", ratio > 0 ? rat : "-", goal, ok ? "holds" : "FALLS SHORT");
+	snprintf(goal, sizeof(goal), "%s %.4g %s", r->more ? ">=" : "<=", r->goal,
+		 r->goal_ratio ? "x" : r->unit);
+	printf("%-46s %12s  %-26s %12s %8s  %-14s %s\n", r->what, value,
+	       r->yardstick_name ? r->yardstick_name : "-", r->yardstick > 0 ? yard : "-",
+	       ratio > 0 ? rat : "-", goal, ok ? "holds" : "FALLS SHORT");
 	fflush(stdout);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * util.h: clock, medians, processes and the table of the benchmarks. A failure of the machinery ends the
- * program with a message: a number that was not measured is not printed.
+ * util.h: clock, medians, processes and the table of the benchmarks. A failure of the machinery
+ * ends the program with a message: a number that was not measured is not printed.
  */
 #ifndef BENCH_UTIL_H
 #define BENCH_UTIL_H
@@ -24,14 +24,16 @@ double samples_median(const struct samples *s);
 /* Prints a message (printf-like) and exits 1. */
 void die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
-/* Runs argv with stdout and stderr into /dev/null, or into the file out when it is not NULL; returns the milliseconds from before the
- * spawn until it has been waited for. Ends the program when the exit status is not want. */
+/* Runs argv with stdout and stderr into /dev/null, or into the file out when it is not NULL;
+ * returns the milliseconds from before the spawn until it has been waited for. Ends the program
+ * when the exit status is not want. */
 double timed_run(const char *const *argv, const char *out, int want);
 /* The same from a printf-like shell line; for set-up, not for timing. */
 void shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* A row: what was measured, its unit, its goal, and its yardstick (0: none). Whether larger is better is said by
- * `more`. goal_ratio: the goal is a ratio to the yardstick instead of an absolute. */
+/* A row: what was measured, its unit, its goal, and its yardstick (0: none). Whether larger is
+ * better is said by `more`. goal_ratio: the goal is a ratio to the yardstick instead of an
+ * absolute. */
 struct row {
 	const char *what, *unit, *yardstick_name;
 	double value, yardstick, goal;

@@ -567,7 +567,8 @@ static void relay_both(struct conn *c, int s)
 	}
 	if (pid < 0)
 		return;
-	/* Watched, because a server that never closes must not keep this for a caller that has gone. */
+	/* Watched, because a server that never closes must not keep this for a caller that has
+	 * gone. */
 	if (pump_watched(s, c->fd) < 0) {
 		end_child(pid);
 		return;

@@ -148,7 +148,8 @@ static void close_others(void)
 		close(fd);
 }
 
-/* Waits to become init's child and ends with it: a sandbox that was stopped, or is being removed, has nobody at work in it. */
+/* Waits to become init's child and ends with it: a sandbox that was stopped, or is being removed,
+ * has nobody at work in it. */
 static void tie_to_init(void)
 {
 	for (int i = 0; i < 1000 && getppid() != agent.init_pid; i++)
@@ -168,7 +169,8 @@ void store_dirty_end(int fd, char dir, const void *hexd)
 		close(fd);
 	memcpy(name, hexd, STORE_HEX);
 	name[STORE_HEX] = '\0';
-	/* Twice, so that it is init's child, which reaps it; and not ours, should we have been made a subreaper. */
+	/* Twice, so that it is init's child, which reaps it; and not ours, should we have been made
+	 * a subreaper. */
 	prctl(PR_GET_CHILD_SUBREAPER, &reaper);
 	prctl(PR_SET_CHILD_SUBREAPER, 0);
 	pid = fork();

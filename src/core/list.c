@@ -178,8 +178,8 @@ static int give(const struct item *it, int (*fn)(void *arg, const struct berth_r
 }
 
 /*
- * Where the records are: WHERE_HERE and the berth directory, or behind the agent, or there are none yet. Fails when the sandbox
- * cannot be asked at all.
+ * Where the records are: WHERE_HERE and the berth directory, or behind the agent, or there are none
+ * yet. Fails when the sandbox cannot be asked at all.
  */
 enum { WHERE_HERE, WHERE_AGENT, WHERE_NONE };
 
@@ -252,7 +252,8 @@ static int remove_direct(struct berth_sandbox *s, int berth_fd, const char *id,
 
 	snprintf(from, sizeof(from), "x/%s", id);
 	/* What cannot be read is for the agent, which removes whatever nobody holds. */
-	if (rc == BERTH_E_IO || (rc == BERTH_E_NOT_FOUND && faccessat(berth_fd, from, F_OK, 0) == 0))
+	if (rc == BERTH_E_IO ||
+	    (rc == BERTH_E_NOT_FOUND && faccessat(berth_fd, from, F_OK, 0) == 0))
 		return forget(s, id, err);
 	if (rc < 0)
 		return rc;

@@ -2,9 +2,9 @@
 #ifndef BERTH_CORE_ROAD_H
 #define BERTH_CORE_ROAD_H
 /*
- * The client side of the agent protocol (docs/protocol/agent.md). A road is one stream to an agent, or,
- * where a driver can only run commands, the same conversation as `berth-agent call` commands; callers
- * do not see which.
+ * The client side of the agent protocol (docs/protocol/agent.md). A road is one stream to an agent,
+ * or, where a driver can only run commands, the same conversation as `berth-agent call` commands;
+ * callers do not see which.
  *
  *	auto(road) struct road *r = NULL;
  *	uint8_t buf[512]; struct wire_w w;
@@ -16,12 +16,12 @@
  *	    (rc = road_final(r, deadline_from_ms(5000), &payload, err)) < 0)
  *		return rc;
  *
- * One request at a time; more roads may be got for more at once. What is sent is buffered and goes out
- * with the next receive (or road_flush()). Failures: an ERROR frame of the agent ends the request, its
- * code, message and errno are in *err, r->error.remote is true and the road can be used again. Every
- * other failure (cut off, timed out, malformed) breaks the road: only road_put() is allowed then.
- * Deadlines are of base/time.h (monotonic ns, INT64_MAX: none). No SIGPIPE is raised, whatever the
- * stream is.
+ * One request at a time; more roads may be got for more at once. What is sent is buffered and goes
+ * out with the next receive (or road_flush()). Failures: an ERROR frame of the agent ends the
+ * request, its code, message and errno are in *err, r->error.remote is true and the road can be
+ * used again. Every other failure (cut off, timed out, malformed) breaks the road: only road_put()
+ * is allowed then. Deadlines are of base/time.h (monotonic ns, INT64_MAX: none). No SIGPIPE is
+ * raised, whatever the stream is.
  */
 #include "base/attr.h"
 #include "base/cleanup.h"

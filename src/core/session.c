@@ -207,7 +207,8 @@ static int close_stdin(struct attached *a, struct berth_error *err)
 	return road_request(a->input, WIRE_STDIN_CLOSE, &w, err);
 }
 
-/* A terminal that was taken away reads as an end of file; that is a hang-up of the caller and no end of the session's input. */
+/* A terminal that was taken away reads as an end of file; that is a hang-up of the caller and no
+ * end of the session's input. */
 static bool hung_up(int fd)
 {
 	return !isatty(fd) && errno == EIO;

@@ -210,8 +210,9 @@ static int upload_once(struct berth_sandbox *s, const struct artifact *a, const 
 	u.road = road;
 	r = converse(&u);
 	if (r < 0 && road->error.remote) {
-		/* What arrived was not what was asked for. Where the road is commands, the second one, with the
-		 * contents, is asked anew: somebody else may have brought them meanwhile. */
+		/* What arrived was not what was asked for. Where the road is commands, the second
+		 * one, with the contents, is asked anew: somebody else may have brought them
+		 * meanwhile. */
 		*ret_again = road->error.code == WIRE_E_PROTOCOL;
 		return UPLOAD_REFUSED;
 	}

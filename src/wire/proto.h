@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto.h: the numbers of the agent protocol. The text is docs/protocol/agent.md; a number here never
- * changes its meaning. Pure declarations: no I/O, no libc beyond the integer types.
+ * proto.h: the numbers of the agent protocol. The text is docs/protocol/agent.md; a number here
+ * never changes its meaning. Pure declarations: no I/O, no libc beyond the integer types.
  */
 #ifndef WIRE_PROTO_H
 #define WIRE_PROTO_H
 
 #include <stdint.h>
 
-#define WIRE_PROTO_VERSION	1
-#define WIRE_FRAME_HEADER	8u
-#define WIRE_DATA_MAX		(1u << 20)	/* payload of DATA and DATA2 */
-#define WIRE_CONTROL_MAX	(8u << 20)	/* payload of everything else: argv + env of a kernel at its largest */
+#define WIRE_PROTO_VERSION 1
+#define WIRE_FRAME_HEADER  8u
+#define WIRE_DATA_MAX      (1u << 20) /* payload of DATA and DATA2 */
+#define WIRE_CONTROL_MAX \
+	(8u << 20) /* payload of everything else: argv + env of a kernel at its largest */
 
 /* Frame types. Below 0x20: parts of an exchange; from 0x20: requests. */
 enum wire_type {
@@ -74,28 +75,28 @@ enum wire_err {
 /* Field keys outside specs and journal entries (those: spec.h, journal.h). */
 enum wire_key {
 	WK_PROTO = 1,
-	WK_AGENT = 2,		/* content hash of the agent, hex */
-	WK_INCARNATION = 3,	/* 16 bytes, new with every init */
-	WK_MACHINE = 4,		/* uname -m */
-	WK_BOOT = 5,		/* boot id, 16 bytes */
+	WK_AGENT = 2,       /* content hash of the agent, hex */
+	WK_INCARNATION = 3, /* 16 bytes, new with every init */
+	WK_MACHINE = 4,     /* uname -m */
+	WK_BOOT = 5,        /* boot id, 16 bytes */
 
 	WK_CODE = 10,
 	WK_MESSAGE = 11,
 	WK_STAGE = 12,
 	WK_ERRNO = 13,
-	WK_NEED = 14,		/* "tree" | "layer" | "input" */
-	WK_TAIL = 15,		/* last output of a failed install */
+	WK_NEED = 14, /* "tree" | "layer" | "input" */
+	WK_TAIL = 15, /* last output of a failed install */
 
 	WK_ID = 20,
 	WK_KIND = 21,
-	WK_SPEC = 22,		/* nested spec fields */
-	WK_LIVE = 23,		/* the first 512 bytes of the journal */
-	WK_ENTRY = 24,		/* u32 type LE, payload; repeated */
+	WK_SPEC = 22,  /* nested spec fields */
+	WK_LIVE = 23,  /* the first 512 bytes of the journal */
+	WK_ENTRY = 24, /* u32 type LE, payload; repeated */
 	WK_HELD = 25,
 	WK_SAMEBOOT = 26,
 	WK_EXISTED = 27,
 	WK_WANT_ENV = 28,
-	WK_SAMEINC = 29,	/* the record's incarnation is that of the running init */
+	WK_SAMEINC = 29, /* the record's incarnation is that of the running init */
 
 	WK_STREAM = 30,
 	WK_OFFSET = 31,
@@ -119,7 +120,7 @@ enum wire_key {
 	WK_ROWS = 48,
 
 	WK_ARG = 50,
-	WK_ENV = 51,		/* "K=V" */
+	WK_ENV = 51, /* "K=V" */
 	WK_WORKDIR = 52,
 	WK_TIMEOUT_MS = 53,
 	WK_STDIN = 54,
@@ -135,8 +136,8 @@ enum wire_key {
 	WK_MODE = 72,
 	WK_MTIME_NS = 73,
 	WK_SIZE = 74,
-	WK_XXH128 = 75,		/* 16 bytes, canonical (big endian) as XXH128_canonicalFromHash */
-	WK_TYPE = 76,		/* 'f' 'd' 'l' or '?' as integer */
+	WK_XXH128 = 75, /* 16 bytes, canonical (big endian) as XXH128_canonicalFromHash */
+	WK_TYPE = 76,   /* 'f' 'd' 'l' or '?' as integer */
 	WK_TARGET = 77,
 	WK_NAME = 78,
 	WK_FOLLOW = 79,
@@ -145,8 +146,8 @@ enum wire_key {
 	WK_PORT = 82,
 	WK_HOST = 83,
 
-	WK_TREE = 90,		/* 64 hex digits */
-	WK_LAYER = 91,		/* 64 hex digits */
+	WK_TREE = 90,  /* 64 hex digits */
+	WK_LAYER = 91, /* 64 hex digits */
 	WK_RUNTIME = 92,
 	WK_LIBC = 93,
 	WK_OVERLAY = 94,
@@ -170,7 +171,8 @@ enum wire_key {
 enum wire_kind { WIRE_KIND_EXECUTION = 1, WIRE_KIND_SESSION = 2 };
 enum wire_stream { WIRE_STDOUT = 1, WIRE_STDERR = 2 };
 
-/* The states of CLI.md, as numbers on the wire and in the journal. The last two are never written. */
+/* The states of CLI.md, as numbers on the wire and in the journal. The last two are never
+ * written. */
 enum wire_state {
 	WIRE_S_NONE = 0,
 	WIRE_S_STARTING = 1,

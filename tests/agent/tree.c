@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tree.c: see tree.h. Most tests leave their trees to the end of their process, on a stack that is gone
- * by then: the leak checker is not asked about them.
+ * tree.c: see tree.h. Most tests leave their trees to the end of their process, on a stack that is
+ * gone by then: the leak checker is not asked about them.
  */
 #include "tree.h"
 

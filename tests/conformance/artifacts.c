@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * artifacts.c: a directory arrives as it is: names, modes, links, empty directories, every byte; and
- * what the sandbox has already is not sent again.
+ * artifacts.c: a directory arrives as it is: names, modes, links, empty directories, every byte;
+ * and what the sandbox has already is not sent again.
  */
 #include "conf.h"
 
@@ -59,9 +59,10 @@ CASE(every_byte_in_a_name, RUNS)
 CASE(awkward_names_and_contents, RUNS)
 {
 	static const char *const names[] = {
-		"-rf", "--", " lead", "trail ", "new\nline", "tab\t", "quo'te", "dou\"ble", "back\\slash", "*",
-		"$HOME", "`id`", ";x", "ü€😀", "\xff\xfe", "..dots", "...", "a..", ".hidden", "CON", "%s", "~",
-		"\x1b[31m", "con:aux",
+		"-rf",     "--",       " lead",       "trail ", "new\nline", "tab\t",
+		"quo'te",  "dou\"ble", "back\\slash", "*",      "$HOME",     "`id`",
+		";x",      "ü€😀",      "\xff\xfe",    "..dots", "...",       "a..",
+		".hidden", "CON",      "%s",          "~",      "\x1b[31m",  "con:aux",
 	};
 	const char *dir = new_artifact("awkward");
 	struct berth_deploy_request q;

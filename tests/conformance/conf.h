@@ -42,24 +42,24 @@ static struct berth_error E;
 static struct berth *B;
 static struct berth_sandbox *S; /* the shared sandbox, opened by box() */
 
-#define OK(call)                                                                                   \
-	do {                                                                                       \
-		int ok_r_ = (call);                                                                \
-		tap_.checks++;                                                                     \
-		if (ok_r_ != 0)                                                                    \
-			FAIL("%s:%d: %s = %d: %s", __FILE__, __LINE__, #call, ok_r_, E.message);   \
+#define OK(call)                                                                                 \
+	do {                                                                                     \
+		int ok_r_ = (call);                                                              \
+		tap_.checks++;                                                                   \
+		if (ok_r_ != 0)                                                                  \
+			FAIL("%s:%d: %s = %d: %s", __FILE__, __LINE__, #call, ok_r_, E.message); \
 	} while (0)
 /* The call fails with that code and says something. */
-#define FAILS(want_code, call)                                                                          \
-	do {                                                                                       \
-		int fails_r_;                                                                      \
-		berth_error_reset(&E);                                                             \
-		fails_r_ = (call);                                                                 \
-		if (fails_r_ != (want_code))                                                       \
-			FAIL("%s:%d: %s = %d (%s), not " #want_code, __FILE__, __LINE__, #call,    \
-			     fails_r_, E.message);                                                 \
-		ASSERT_EQ(E.code, (want_code));                                                    \
-		ASSERT(E.message[0] != '\0');                                                      \
+#define FAILS(want_code, call)                                                                  \
+	do {                                                                                    \
+		int fails_r_;                                                                   \
+		berth_error_reset(&E);                                                          \
+		fails_r_ = (call);                                                              \
+		if (fails_r_ != (want_code))                                                    \
+			FAIL("%s:%d: %s = %d (%s), not " #want_code, __FILE__, __LINE__, #call, \
+			     fails_r_, E.message);                                              \
+		ASSERT_EQ(E.code, (want_code));                                                 \
+		ASSERT(E.message[0] != '\0');                                                   \
 	} while (0)
 
 /* ── sandboxes ────────────────────────────────────────────────────────────────────────────── */
@@ -141,13 +141,13 @@ static UNUSED bool lacks(unsigned caps)
 	return true;
 }
 
-#define CASE_TIMEOUT(ident, caps, seconds)                                                         \
-	static void case_##ident(void);                                                            \
-	TEST_TIMEOUT(ident, seconds)                                                               \
-	{                                                                                          \
-		if (!lacks(caps))                                                                  \
-			case_##ident();                                                            \
-	}                                                                                          \
+#define CASE_TIMEOUT(ident, caps, seconds) \
+	static void case_##ident(void);    \
+	TEST_TIMEOUT(ident, seconds)       \
+	{                                  \
+		if (!lacks(caps))          \
+			case_##ident();    \
+	}                                  \
 	static void case_##ident(void)
 #define CASE(ident, caps) CASE_TIMEOUT(ident, caps, 60)
 /* What every execution needs. */
@@ -244,8 +244,8 @@ static UNUSED pid_t parent_of(pid_t pid, char *ret_state)
 	return ppid;
 }
 
-/* Waits until a process of the execution is stopped: that it is about to stop can be told, that it has
- * stopped cannot. */
+/* Waits until a process of the execution is stopped: that it is about to stop can be told, that it
+ * has stopped cannot. */
 static UNUSED void await_stopped(const char *id)
 {
 	int64_t end = now_ms() + 20000;
@@ -260,7 +260,9 @@ static UNUSED void await_stopped(const char *id)
 			size_t n;
 
 			snprintf(path, sizeof(path), "/proc/%s/cmdline", e->d_name);
-			n = e->d_name[0] >= '0' && e->d_name[0] <= '9' ? slurp_at(AT_FDCWD, path, buf, sizeof(buf)) : 0;
+			n = e->d_name[0] >= '0' && e->d_name[0] <= '9'
+				    ? slurp_at(AT_FDCWD, path, buf, sizeof(buf))
+				    : 0;
 			if (n && memmem(buf, n, mark, strlen(mark)))
 				parent_of(atoi(e->d_name), &state);
 		}
@@ -282,8 +284,8 @@ static UNUSED void assert_gone(const char *id)
 }
 
 /*
- * The same for a record that nobody keeps any more (`unknown`): its keeper's death is visible a moment
- * before the kernel has ended the rest. Waits for each of them by its pidfd.
+ * The same for a record that nobody keeps any more (`unknown`): its keeper's death is visible a
+ * moment before the kernel has ended the rest. Waits for each of them by its pidfd.
  */
 static UNUSED void await_gone(const char *id)
 {
@@ -427,7 +429,8 @@ static UNUSED void start_request(struct berth_deploy_request *q)
 	struct berth_deploy_result r;
 
 	deploy(q, &r);
-	if (r.existed || r.status.state < BERTH_RUNNING || r.status.state > BERTH_RESOURCE_EXHAUSTED)
+	if (r.existed || r.status.state < BERTH_RUNNING ||
+	    r.status.state > BERTH_RESOURCE_EXHAUSTED)
 		FAIL("%s: existed %d, state %s, message %s", q->id, r.existed,
 		     berth_state_name((int)r.status.state), r.status.message);
 }
@@ -459,16 +462,16 @@ static UNUSED void run(const char *id, const char *operations, struct berth_stat
 }
 
 /* The state and how it was reached, in one look. */
-#define ASSERT_ENDED(st, want_state, want_code, want_signo)                                        \
-	do {                                                                                       \
-		if ((st)->state != (want_state) || (st)->exit_code != (want_code) ||               \
-		    (st)->signo != (want_signo))                                                   \
-			FAIL("%s:%d: %s: state %s, exit code %d, signal %d, phase %s, message "    \
-			     "\"%s\"; want %s %d %d",                                              \
-			     __FILE__, __LINE__, (st)->id, berth_state_name((int)(st)->state),     \
-			     (st)->exit_code, (st)->signo, (st)->phase, (st)->message,             \
-			     berth_state_name(want_state), (int)(want_code), (int)(want_signo));   \
-		tap_.checks++;                                                                     \
+#define ASSERT_ENDED(st, want_state, want_code, want_signo)                                      \
+	do {                                                                                     \
+		if ((st)->state != (want_state) || (st)->exit_code != (want_code) ||             \
+		    (st)->signo != (want_signo))                                                 \
+			FAIL("%s:%d: %s: state %s, exit code %d, signal %d, phase %s, message "  \
+			     "\"%s\"; want %s %d %d",                                            \
+			     __FILE__, __LINE__, (st)->id, berth_state_name((int)(st)->state),   \
+			     (st)->exit_code, (st)->signo, (st)->phase, (st)->message,           \
+			     berth_state_name(want_state), (int)(want_code), (int)(want_signo)); \
+		tap_.checks++;                                                                   \
 	} while (0)
 #define ASSERT_EXITED(st, code) ASSERT_ENDED(st, BERTH_EXITED, code, 0)
 
@@ -641,8 +644,9 @@ static void conf_become(uid_t uid)
 {
 	gid_t gid = (gid_t)uid;
 
-	if (chown(conf.root, uid, gid) < 0 || setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 ||
-	    setresuid(uid, uid, uid) < 0 || prctl(PR_SET_DUMPABLE, 1) < 0)
+	if (chown(conf.root, uid, gid) < 0 || setgroups(0, NULL) < 0 ||
+	    setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0 ||
+	    prctl(PR_SET_DUMPABLE, 1) < 0)
 		conf_die("--uid");
 }
 
@@ -749,7 +753,8 @@ static void conf_options(int *argc, char **argv)
 	argv[n] = NULL;
 	*argc = n;
 	if (!worker) {
-		fprintf(stderr, "conformance: --worker or BERTH_TEST_WORKER must name the worker\n");
+		fprintf(stderr,
+			"conformance: --worker or BERTH_TEST_WORKER must name the worker\n");
 		exit(99);
 	}
 	snprintf(conf.worker, sizeof(conf.worker), "%s", worker);

@@ -38,9 +38,40 @@ static void args_survive(const char *id, const char *const *words, size_t n)
 CASE(awkward_arguments, RUNS)
 {
 	static const char *const words[] = {
-		"", " ", "\n", "a\nb\n", "\r\n", "\t", "'", "\"", "\\", "$HOME", "`id`", "$(id)", ";", "&", "|",
-		"*", "?", "[a]", "~", "-x", "--", "--json", "=", "a=b", "ü€😀", "\xff\xfe", "\x80", "\xc3",
-		"\x01\x02\x1b[31m", "{", "}", "%s%n", "", "",
+		"",
+		" ",
+		"\n",
+		"a\nb\n",
+		"\r\n",
+		"\t",
+		"'",
+		"\"",
+		"\\",
+		"$HOME",
+		"`id`",
+		"$(id)",
+		";",
+		"&",
+		"|",
+		"*",
+		"?",
+		"[a]",
+		"~",
+		"-x",
+		"--",
+		"--json",
+		"=",
+		"a=b",
+		"ü€😀",
+		"\xff\xfe",
+		"\x80",
+		"\xc3",
+		"\x01\x02\x1b[31m",
+		"{",
+		"}",
+		"%s%n",
+		"",
+		"",
 	};
 
 	args_survive("awkward", words, sizeof(words) / sizeof(*words));
@@ -167,8 +198,8 @@ static unsigned env_count(const struct bytes *b, const char *prefix)
 CASE(awkward_values, RUNS)
 {
 	static const char *const env[] = {
-		"EMPTY=", "EQ=a=b=c", "NL=a\nb\n", "QUOTE='\"\\$X`", "UTF8=ü€😀", "RAW=\xff\xfe\x80", "_=u",
-		"_UNDER=1", "lower=x", "A1=\x01\x1b", "SPACE=  ", NULL};
+		"EMPTY=", "EQ=a=b=c", "NL=a\nb\n", "QUOTE='\"\\$X`", "UTF8=ü€😀", "RAW=\xff\xfe\x80",
+		"_=u",    "_UNDER=1", "lower=x",   "A1=\x01\x1b",    "SPACE=  ", NULL};
 	struct berth_deploy_request q;
 	struct berth_status st;
 	struct bytes b;
@@ -232,7 +263,8 @@ CASE(a_value_of_130_kb, RUNS)
 
 CASE(bad_names_are_refused, RUNS)
 {
-	static const char *const bad[] = {"1A=x", "A-B=x", "=x", "novalue", "A B=x", "Ä=x", "A.B=x", ""};
+	static const char *const bad[] = {"1A=x",  "A-B=x", "=x",    "novalue",
+					  "A B=x", "Ä=x",   "A.B=x", ""};
 	struct berth_deploy_request q;
 	struct berth_deploy_result r;
 	struct berth_status st;
@@ -283,7 +315,8 @@ CASE(given_values_win, RUNS)
 	struct bytes b;
 
 	request(&q, "win", "env");
-	q.env = (const char *const[]){"LANG=de_DE", "HOME=/elsewhere", "TMPDIR=/t", "USER=me", NULL};
+	q.env = (const char *const[]){"LANG=de_DE", "HOME=/elsewhere", "TMPDIR=/t", "USER=me",
+				      NULL};
 	run_request(&q, &st);
 	b = output_of("win", BERTH_STDOUT);
 	ASSERT(env_has(&b, "LANG=de_DE") && env_has(&b, "HOME=/elsewhere"));

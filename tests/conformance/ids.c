@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ids.c: an id is one launch. The same request answers with it, another one is a conflict that names
- * the part; however many ask at once.
+ * ids.c: an id is one launch. The same request answers with it, another one is a conflict that
+ * names the part; however many ask at once.
  */
 #include "conf.h"
 
@@ -79,17 +79,17 @@ CASE(another_request_is_a_conflict_that_names_the_part, RUNS)
 	start_request(&q);
 	await_ready("parts");
 	status_of("parts", &before);
-#define DIFFERS(part, change)                                                                      \
-	do {                                                                                       \
-		base_request(&q, "parts");                                                         \
-		change;                                                                            \
-		SUBTEST("%s", part)                                                                \
-		{                                                                                  \
-			FAILS(BERTH_E_CONFLICT, berth_deploy(box(), &q, &r, &E));                  \
-			ASSERT_CONTAINS(E.message, part);                                          \
-			ASSERT_CONTAINS(E.message, "parts");                                       \
-			ASSERT_LACKS(E.message, "secretvalue");                                    \
-		}                                                                                  \
+#define DIFFERS(part, change)                                                     \
+	do {                                                                      \
+		base_request(&q, "parts");                                        \
+		change;                                                           \
+		SUBTEST("%s", part)                                               \
+		{                                                                 \
+			FAILS(BERTH_E_CONFLICT, berth_deploy(box(), &q, &r, &E)); \
+			ASSERT_CONTAINS(E.message, part);                         \
+			ASSERT_CONTAINS(E.message, "parts");                      \
+			ASSERT_LACKS(E.message, "secretvalue");                   \
+		}                                                                 \
 	} while (0)
 	DIFFERS("artifact", q.dir = other);
 	DIFFERS("command", q.command = ((const char *const[]){"/bin/true", NULL}));

@@ -13,7 +13,8 @@ static uint64_t fnv(const void *p, size_t n)
 	return h;
 }
 
-static void give(struct berth_deploy_request *q, enum berth_input_kind kind, const void *p, size_t n)
+static void give(struct berth_deploy_request *q, enum berth_input_kind kind, const void *p,
+		 size_t n)
 {
 	q->input_kind = kind;
 	q->input = p;
@@ -74,7 +75,8 @@ CASE(stdin_of_no_bytes, RUNS)
 
 CASE(stdin_of_many_sizes, RUNS)
 {
-	static const size_t sizes[] = {1, 4095, 4096, 4097, 65535, 65536, 65537, 1 << 20, (1 << 20) + 1};
+	static const size_t sizes[] = {1,     4095,  4096,    4097,         65535,
+				       65536, 65537, 1 << 20, (1 << 20) + 1};
 	struct berth_deploy_request q;
 	struct berth_status st;
 	char id[32], want[64];
@@ -200,17 +202,19 @@ CASE(stdin_of_a_killed_one_holds_nothing_up, RUNS)
 CASE(a_file_at_its_path, RUNS)
 {
 	/* "a/.." is nothing: no folder is made for it. */
-	static const char *const paths[] = {"input.json", "deep/er/still/in.bin", "..data/x", "a/../b/in",
+	static const char *const paths[] = {"input.json", "deep/er/still/in.bin",
+					    "..data/x",   "a/../b/in",
 					    "./dot/in",   "sp ace/ü\n.txt"};
-	static const char *const where[] = {"input.json", "deep/er/still/in.bin", "..data/x", "b/in",
-					    "dot/in",	  "sp ace/ü\n.txt"};
+	static const char *const where[] = {"input.json", "deep/er/still/in.bin",
+					    "..data/x",   "b/in",
+					    "dot/in",     "sp ace/ü\n.txt"};
 	struct berth_deploy_request q;
 	struct berth_status st;
 	char id[32], mark[128];
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
-		const char *argv[] = {"./worker", "mark", mark,	    "intype", "stat",
-				      where[i],	  "read", where[i], NULL};
+		const char *argv[] = {"./worker", "mark", mark,     "intype", "stat",
+				      where[i],   "read", where[i], NULL};
 
 		snprintf(id, sizeof(id), "file-%zu", i);
 		snprintf(mark, sizeof(mark), "%s", mark_of(id));
@@ -234,7 +238,8 @@ CASE(a_file_at_its_path, RUNS)
 
 CASE(paths_that_leave_are_refused, RUNS)
 {
-	static const char *const paths[] = {"../x", "/abs", "a/../../x", "..", "", ".", "a/..", "x/"};
+	static const char *const paths[] = {"../x", "/abs", "a/../../x", "..",
+					    "",     ".",    "a/..",      "x/"};
 	struct berth_deploy_request q;
 	struct berth_deploy_result r;
 	struct berth_status st;

@@ -26,7 +26,8 @@ static void installing(struct berth_deploy_request *q, const char *id, const cha
 
 CASE(once_and_then_cached, RUNS)
 {
-	const char *dir = artifact("cached"), *cmd = "printf x >> ~/i-cached; mkdir d; printf made > d/f";
+	const char *dir = artifact("cached"),
+		   *cmd = "printf x >> ~/i-cached; mkdir d; printf made > d/f";
 	struct berth_deploy_request q;
 	struct berth_status st;
 	char id[32];
@@ -88,8 +89,10 @@ CASE(what_it_changed_and_removed, RUNS)
 		const char *id = i ? "changes-2" : "changes-1";
 
 		installing(&q, id, "tree .", dir,
-			   "rm gone; printf after > edited; rm -r dir; mkdir dir; printf new > dir/new; "
-			   "ln -s dir/new link; mkdir empty; printf '#!/bin/sh\n' > tool; chmod +x tool");
+			   "rm gone; printf after > edited; rm -r dir; mkdir dir; printf new > "
+			   "dir/new; "
+			   "ln -s dir/new link; mkdir empty; printf '#!/bin/sh\n' > tool; chmod +x "
+			   "tool");
 		run_request(&q, &st);
 		ASSERT_EXITED(&st, 0);
 		ASSERT_CONTAINS(text_out(id, BERTH_STDOUT), "f- 5 ./edited\n");
@@ -121,8 +124,9 @@ CASE(a_failed_one_fails_the_deploy_and_is_not_cached, RUNS)
 	const char *dir = artifact("failing");
 	struct berth_deploy_request q;
 	struct berth_status st;
-	const char *cmd = "printf x >> ~/i-failing; printf half > half; echo the reason is here >&2; "
-			  "test $(wc -c < ~/i-failing) -ge 3";
+	const char *cmd =
+		"printf x >> ~/i-failing; printf half > half; echo the reason is here >&2; "
+		"test $(wc -c < ~/i-failing) -ge 3";
 
 	installing(&q, "failing", "stat half exit 2", dir, cmd);
 	fails_to_install(&q, "the reason is here");
@@ -199,7 +203,6 @@ CASE(five_at_once_install_once, RUNS)
 	ASSERT_EQ(home_size("i-shared"), 1u);
 }
 
-
 static int progress_pipe;
 static void tell_install(void *arg, const struct berth_progress *p)
 {
@@ -233,7 +236,8 @@ CASE(killed_half_way, RUNS)
 	/* The first run hangs, later ones do not. */
 	snprintf(cmd, sizeof(cmd),
 		 ": %s; printf x >> ~/i-half; printf half > made; "
-		 "if [ $(wc -c < ~/i-half) -eq 1 ]; then echo hanging; sleep 1000; fi; printf whole > made",
+		 "if [ $(wc -c < ~/i-half) -eq 1 ]; then echo hanging; sleep 1000; fi; printf "
+		 "whole > made",
 		 mark_of("install-half"));
 	ASSERT_OK(pipe(fds));
 	progress_pipe = fds[1];
@@ -292,7 +296,8 @@ CASE(its_output_is_told_as_it_comes, RUNS)
 
 	ASSERT_OK(pipe(fds));
 	progress_pipe = fds[1];
-	installing(&q, "told", "exit 0", artifact("told"), "printf on-stdout; printf on-stderr >&2");
+	installing(&q, "told", "exit 0", artifact("told"),
+		   "printf on-stdout; printf on-stderr >&2");
 	q.progress = tell_install;
 	run_request(&q, &st);
 	n = read(fds[0], buf, sizeof(buf) - 1);
@@ -308,7 +313,8 @@ CASE(what_an_install_leaves_running_is_ended, RUNS)
 	struct berth_status st;
 	char cmd[300];
 
-	snprintf(cmd, sizeof(cmd), "setsid sh -c ': %s; sleep 1000' & :", mark_of("install-daemon"));
+	snprintf(cmd, sizeof(cmd),
+		 "setsid sh -c ': %s; sleep 1000' & :", mark_of("install-daemon"));
 	installing(&q, "daemonic", "exit 0", artifact("daemonic"), cmd);
 	run_request(&q, &st);
 	ASSERT_EXITED(&st, 0);
@@ -343,7 +349,8 @@ CASE(own_node_modules_give_way_to_an_install, RUNS)
 	installing(&q, "modules-1", "tree .", dir, "");
 	run_request(&q, &st);
 	ASSERT_CONTAINS(text_out("modules-1", BERTH_STDOUT), "./node_modules/from-caller");
-	installing(&q, "modules-2", "tree .", dir, "mkdir node_modules; printf x > node_modules/made");
+	installing(&q, "modules-2", "tree .", dir,
+		   "mkdir node_modules; printf x > node_modules/made");
 	run_request(&q, &st);
 	ASSERT_EXITED(&st, 0);
 	ASSERT_LACKS(text_out("modules-2", BERTH_STDOUT), "from-caller");

@@ -59,33 +59,34 @@ CASE(by_cause, RUNS)
 	ASSERT_OK(symlink("nowhere", in(dir, "dangling")));
 	ASSERT_OK(symlink("loop", in(dir, "loop")));
 	SUBTEST("missing command with a path")
-		launch_fails("c1", dir, NULL, "./nope", "./nope", "No such file");
+	launch_fails("c1", dir, NULL, "./nope", "./nope", "No such file");
 	SUBTEST("missing command in PATH")
-		launch_fails("c2", dir, NULL, "no-such-command", "no-such-command", "No such file|no such command");
+	launch_fails("c2", dir, NULL, "no-such-command", "no-such-command",
+		     "No such file|no such command");
 	SUBTEST("missing absolute command")
-		launch_fails("c3", dir, NULL, "/no/such/command", "/no/such/command", "No such file");
+	launch_fails("c3", dir, NULL, "/no/such/command", "/no/such/command", "No such file");
 	SUBTEST("missing working directory")
-		launch_fails("c4", dir, "no/dir", "./worker", "no/dir", "No such file");
+	launch_fails("c4", dir, "no/dir", "./worker", "no/dir", "No such file");
 	SUBTEST("working directory is a file")
-		launch_fails("c5", dir, "plain", "./worker", "plain", "Not a directory");
+	launch_fails("c5", dir, "plain", "./worker", "plain", "Not a directory");
 	SUBTEST("not executable")
-		launch_fails("c6", dir, NULL, "./plain", "./plain", "Permission denied");
+	launch_fails("c6", dir, NULL, "./plain", "./plain", "Permission denied");
 	SUBTEST("a directory")
-		launch_fails("c7", dir, NULL, "./sub", "./sub", "Permission denied");
+	launch_fails("c7", dir, NULL, "./sub", "./sub", "Permission denied");
 	SUBTEST("missing interpreter")
-		launch_fails("c8", dir, NULL, "./script", "./script", "interpreter|No such file");
+	launch_fails("c8", dir, NULL, "./script", "./script", "interpreter|No such file");
 	SUBTEST("interpreter below a file")
-		launch_fails("c9", dir, NULL, "./nodir-script", "./nodir-script", "Not a directory");
+	launch_fails("c9", dir, NULL, "./nodir-script", "./nodir-script", "Not a directory");
 	SUBTEST("through a file")
-		launch_fails("c10", dir, NULL, "./plain/x", "./plain/x", "Not a directory");
+	launch_fails("c10", dir, NULL, "./plain/x", "./plain/x", "Not a directory");
 	SUBTEST("dangling link")
-		launch_fails("c11", dir, NULL, "./dangling", "./dangling", "No such file");
+	launch_fails("c11", dir, NULL, "./dangling", "./dangling", "No such file");
 	SUBTEST("link loop")
-		launch_fails("c12", dir, NULL, "./loop", "./loop", "Too many levels|link loop");
+	launch_fails("c12", dir, NULL, "./loop", "./loop", "Too many levels|link loop");
 	SUBTEST("the command is below the working directory, not the root")
-		launch_fails("c13", dir, "sub", "./worker", "./worker", "No such file");
+	launch_fails("c13", dir, "sub", "./worker", "./worker", "No such file");
 	SUBTEST("a bare name is not looked up in the working directory")
-		launch_fails("c14", dir, NULL, "worker", "worker", "No such file|no such command");
+	launch_fails("c14", dir, NULL, "worker", "worker", "No such file|no such command");
 }
 
 CASE(names_too_long, RUNS)
@@ -95,7 +96,8 @@ CASE(names_too_long, RUNS)
 	memset(name, 'n', sizeof(name));
 	memcpy(name, "./", 2);
 	name[299] = '\0';
-	launch_fails("too-long", conf.art, NULL, name, "./nnn", "File name too long|filename too long");
+	launch_fails("too-long", conf.art, NULL, name, "./nnn",
+		     "File name too long|filename too long");
 }
 
 CASE(a_failed_launch_can_be_asked_again, RUNS)
@@ -120,9 +122,10 @@ CASE(a_failed_launch_can_be_asked_again, RUNS)
 CASE(lookup_as_execvp, RUNS)
 {
 	const char *dir = new_artifact("lookup");
-	static const char *const path_env[] = {"PATH=bin", NULL}, *const path_two[] = {"PATH=/nowhere:.",
-										      NULL};
-	const char *bare[] = {"tool", "exit", "21", NULL}, *there[] = {"./tool", "exit", "22", NULL};
+	static const char *const path_env[] = {"PATH=bin", NULL}, *const path_two[] = {
+									  "PATH=/nowhere:.", NULL};
+	const char *bare[] = {"tool", "exit", "21", NULL},
+		   *there[] = {"./tool", "exit", "22", NULL};
 	const char *shell[] = {"sh", "-c", "exit 23", NULL};
 	struct berth_deploy_request q;
 	struct berth_status st;
@@ -217,8 +220,9 @@ CASE(working_directories, RUNS)
 	ASSERT_OK(mkdir(in(dir, "with space/ü"), 0755));
 	for (size_t i = 0; i < sizeof(dirs) / sizeof(*dirs); i++) {
 		put_text(in(in(dir, dirs[i]), "where"), dirs[i]);
-		ASSERT_OK(link(conf.worker, in(in(dir, dirs[i]), "worker")) < 0 && errno != EEXIST ? -1
-												   : 0);
+		ASSERT_OK(link(conf.worker, in(in(dir, dirs[i]), "worker")) < 0 && errno != EEXIST
+				  ? -1
+				  : 0);
 	}
 	for (size_t i = 0; i < sizeof(dirs) / sizeof(*dirs); i++) {
 		snprintf(id, sizeof(id), "dir-%zu", i);
@@ -229,7 +233,8 @@ CASE(working_directories, RUNS)
 		{
 			run_request(&q, &st);
 			ASSERT_EXITED(&st, 0);
-			ASSERT_STREQ(text_out(id, BERTH_STDOUT), text_of(in(in(dir, dirs[i]), "where")));
+			ASSERT_STREQ(text_out(id, BERTH_STDOUT),
+				     text_of(in(in(dir, dirs[i]), "where")));
 		}
 	}
 }
@@ -270,8 +275,8 @@ CASE(missing_artifacts, RUNS)
 		q.dir = bad[i];
 		memset(&r, 0, sizeof(r));
 		rc = berth_deploy(box(), &q, &r, &E);
-		ASSERT(rc < 0 || (r.status.state == BERTH_FAILED &&
-				  strcmp(r.status.phase, "upload") == 0));
+		ASSERT(rc < 0 ||
+		       (r.status.state == BERTH_FAILED && strcmp(r.status.phase, "upload") == 0));
 		ASSERT_CONTAINS(rc < 0 ? E.message : r.status.message, bad[i]);
 		FAILS(BERTH_E_NOT_FOUND, berth_status(box(), "missing-artifact", &st, &E));
 	}

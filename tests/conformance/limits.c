@@ -33,10 +33,10 @@ static bool has_limit(const struct berth_status *st, const char *name)
 	return false;
 }
 
-#define NEEDS_CGROUP(q)                                                                            \
-	do {                                                                                       \
-		if (!limited(q))                                                                   \
-			TEST_REQUIRE("cgroup-limits", "refused as it must be: %s", E.message);     \
+#define NEEDS_CGROUP(q)                                                                        \
+	do {                                                                                   \
+		if (!limited(q))                                                               \
+			TEST_REQUIRE("cgroup-limits", "refused as it must be: %s", E.message); \
 	} while (0)
 
 CASE(memory, RUNS)
@@ -61,7 +61,8 @@ CASE(memory_of_a_child, RUNS)
 	struct berth_deploy_request q;
 	struct berth_status st;
 
-	/* The main process is not the one that the kernel kills; the execution ends all the same. */
+	/* The main process is not the one that the kernel kills; the execution ends all the
+	 * same. */
 	request(&q, "memory-child", "spawn fork { eat 200 pause } ready pause");
 	q.limits.memory_bytes = 48 << 20;
 	NEEDS_CGROUP(&q);
@@ -162,7 +163,8 @@ CASE(file_size, RUNS)
 	ASSERT_STREQ(st.resource, "file_size");
 	ASSERT_EQ(st.limit, 100000);
 	ASSERT_EQ(st.signo, SIGXFSZ);
-	/* One that handles it goes on. Output is no file of the worker: it is not limited by this. */
+	/* One that handles it goes on. Output is no file of the worker: it is not limited by
+	 * this. */
 	request(&q, "file-size-2", "ignore XFSZ bigfile big 10000000 rand 1 1 500000 exit 4");
 	q.limits.file_size_bytes = 100000;
 	run_request(&q, &st);

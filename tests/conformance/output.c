@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * output.c: every byte of each stream, by absolute offset, with the truth about the end and the gap.
+ * output.c: every byte of each stream, by absolute offset, with the truth about the end and the
+ * gap.
  */
 #include "conf.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define STREAMS(id, want_out, want_err)                                                            \
-	do {                                                                                       \
-		ASSERT_STREQ(text_out(id, BERTH_STDOUT), want_out);                                \
-		ASSERT_STREQ(text_out(id, BERTH_STDERR), want_err);                                \
+#define STREAMS(id, want_out, want_err)                             \
+	do {                                                        \
+		ASSERT_STREQ(text_out(id, BERTH_STDOUT), want_out); \
+		ASSERT_STREQ(text_out(id, BERTH_STDERR), want_err); \
 	} while (0)
 
 /* The sealed hash is that of the pattern (n bytes of @seed). */
@@ -35,7 +36,8 @@ static void want_pattern_hash(const char *got, uint64_t seed, uint64_t n)
 	ASSERT_STREQ(got, text);
 }
 
-static void read_at(const char *id, uint64_t offset, void *buf, size_t cap, struct berth_read_result *r)
+static void read_at(const char *id, uint64_t offset, void *buf, size_t cap,
+		    struct berth_read_result *r)
 {
 	memset(r, 0, sizeof(*r));
 	OK(berth_read(box(), id, BERTH_STDOUT, offset, buf, cap, r, &E));
@@ -96,7 +98,8 @@ CASE(what_is_written_just_before_death_is_there, RUNS)
 
 	for (int i = 0; i < 20; i++) {
 		snprintf(id, sizeof(id), "last-%d", i);
-		run(id, i % 2 ? "rand 1 5 65536 err x raise KILL" : "rand 1 5 40000 err x exit 0", &st);
+		run(id, i % 2 ? "rand 1 5 65536 err x raise KILL" : "rand 1 5 40000 err x exit 0",
+		    &st);
 		ASSERT_EQ(st.stdout_bytes, i % 2 ? 65536u : 40000u);
 		ASSERT_EQ(st.stderr_bytes, 1u);
 		want_pattern_hash(st.stdout_hash, 5, st.stdout_bytes);
@@ -314,10 +317,11 @@ CASE(gaps_exact_to_the_byte, RUNS)
 	static const struct {
 		int64_t limit, total;
 	} t[] = {
-		{1000, 0},	 {1000, 999},	{1000, 1000},	{1000, 1001},	{1000, 1499}, {1000, 1500},
-		{1000, 1501},	 {1000, 2000},	{1000, 12345},	{1001, 1000},	{1001, 1002}, {1001, 5000},
-		{1, 1},		 {1, 5},	{2, 5},		{3, 100},	{4096, 4097}, {4096, 70000},
-		{65536, 300001}, {8192, 8193},	{100000, 1 << 20}, {65537, 131075},
+		{1000, 0},         {1000, 999},     {1000, 1000},  {1000, 1001},    {1000, 1499},
+		{1000, 1500},      {1000, 1501},    {1000, 2000},  {1000, 12345},   {1001, 1000},
+		{1001, 1002},      {1001, 5000},    {1, 1},        {1, 5},          {2, 5},
+		{3, 100},          {4096, 4097},    {4096, 70000}, {65536, 300001}, {8192, 8193},
+		{100000, 1 << 20}, {65537, 131075},
 	};
 	struct berth_deploy_request q;
 	struct berth_status st;

@@ -25,7 +25,7 @@ CASE(exit_codes_0_to_255, RUNS)
 CASE(every_signal_that_ends, RUNS)
 {
 	/* What is not ended by its default action. */
-	static const int harmless[] = {SIGCHLD, SIGCONT, SIGURG, SIGWINCH,
+	static const int harmless[] = {SIGCHLD, SIGCONT, SIGURG,  SIGWINCH,
 				       SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU};
 	struct berth_status st;
 	char id[32], what[32];
@@ -62,9 +62,10 @@ CASE(codes_that_look_like_signals_are_codes, RUNS)
 CASE(signal_names, 0)
 {
 	static const char *const names[] = {
-		"HUP",	"INT",	"QUIT", "ILL",	"TRAP", "ABRT",	  "BUS",  "FPE",  "KILL", "USR1", "SEGV",
-		"USR2", "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU",
-		"URG",	"XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", NULL,  "PWR",  "SYS"};
+		"HUP",  "INT",    "QUIT", "ILL",   "TRAP", "ABRT", "BUS",  "FPE",
+		"KILL", "USR1",   "SEGV", "USR2",  "PIPE", "ALRM", "TERM", "STKFLT",
+		"CHLD", "CONT",   "STOP", "TSTP",  "TTIN", "TTOU", "URG",  "XCPU",
+		"XFSZ", "VTALRM", "PROF", "WINCH", NULL,   "PWR",  "SYS"};
 	char full[32], digits[16];
 
 	for (int i = 0; i < (int)(sizeof(names) / sizeof(*names)); i++) {
@@ -202,9 +203,9 @@ CASE(awkward_process_titles, RUNS)
 	char id[32], mark[128];
 
 	for (size_t i = 0; i < sizeof(titles) / sizeof(*titles); i++) {
-		const char *argv[] = {"./worker", "mark", mark,	  "spawn", "setsid", "{",    "title",
-				      titles[i],  "up",	  "pause", "}",	   "title",  titles[i], "ready",
-				      "pause",	  NULL};
+		const char *argv[] = {"./worker", "mark",    mark,    "spawn", "setsid", "{",
+				      "title",    titles[i], "up",    "pause", "}",      "title",
+				      titles[i],  "ready",   "pause", NULL};
 
 		snprintf(id, sizeof(id), "title-%zu", i);
 		snprintf(mark, sizeof(mark), "%s", mark_of(id));
@@ -323,8 +324,8 @@ CASE(no_record_is_not_found, RUNS)
 
 CASE(bad_ids_are_refused, RUNS)
 {
-	static const char *const bad[] = {"", ".", "..", ".x", "-x", "_x", "a/b", "a b", "a\nb", "ä",
-					  "../x", "a\x01", "a:b", "a*"};
+	static const char *const bad[] = {"",    ".",    "..", ".x",   "-x",    "_x",  "a/b",
+					  "a b", "a\nb", "ä",  "../x", "a\x01", "a:b", "a*"};
 	char longest[BERTH_ID_MAX + 2];
 	struct berth_deploy_request q;
 	struct berth_deploy_result r;
@@ -357,12 +358,12 @@ CASE(bad_requests_change_nothing, RUNS)
 	struct berth_deploy_result r;
 	struct berth_status st;
 
-#define REFUSED(change)                                                                            \
-	do {                                                                                       \
-		request(&q, "refused", "exit 0");                                                  \
-		change;                                                                            \
-		FAILS(BERTH_E_INVALID, berth_deploy(box(), &q, &r, &E));                           \
-		FAILS(BERTH_E_NOT_FOUND, berth_status(box(), "refused", &st, &E));                 \
+#define REFUSED(change)                                                            \
+	do {                                                                       \
+		request(&q, "refused", "exit 0");                                  \
+		change;                                                            \
+		FAILS(BERTH_E_INVALID, berth_deploy(box(), &q, &r, &E));           \
+		FAILS(BERTH_E_NOT_FOUND, berth_status(box(), "refused", &st, &E)); \
 	} while (0)
 	run("refused-before", "exit 0", &st);
 	REFUSED(q.command = empty);

@@ -72,7 +72,8 @@ CASE(background_children_meet_it_too, RUNS)
 	struct berth_deploy_request q;
 	struct berth_status st;
 
-	/* The main process is over in time; what it left has its grace, not the deadline's state. */
+	/* The main process is over in time; what it left has its grace, not the deadline's
+	 * state. */
 	request(&q, "over", "spawn daemon { ignore TERM up pause } exit 4");
 	q.timeout_ms = 5000;
 	q.grace_ms = 100;

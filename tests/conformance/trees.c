@@ -77,8 +77,9 @@ CASE(state_is_running_while_something_lives, RUNS)
 	struct berth_status st;
 
 	/* The main process is gone, a child that wants its grace is not. */
-	request(&q, "lingers", "spawn setsid { block TERM up await TERM out T block USR1 await USR1 "
-			       "out U exit 0 } exit 3");
+	request(&q, "lingers",
+		"spawn setsid { block TERM up await TERM out T block USR1 await USR1 "
+		"out U exit 0 } exit 3");
 	q.grace_ms = 30000;
 	start_request(&q);
 	await_ready("lingers");
@@ -132,7 +133,8 @@ CASE(the_rest_gets_the_grace_after_a_normal_exit, RUNS)
 	struct berth_status st;
 
 	run("after-exit",
-	    "spawn daemon { block TERM up await TERM sleep 200 out late exit 0 } out early exit 0", &st);
+	    "spawn daemon { block TERM up await TERM sleep 200 out late exit 0 } out early exit 0",
+	    &st);
 	ASSERT_EXITED(&st, 0);
 	ASSERT_STREQ(text_out("after-exit", BERTH_STDOUT), "earlylate");
 }
@@ -251,7 +253,8 @@ CASE(the_main_process_may_leave_its_session, RUNS)
 
 	run("re-exec", "spawn fork { exec ./worker setsid } exit 0", &st);
 	ASSERT_EXITED(&st, 0);
-	start_ready("double-main", "spawn double { up spawn daemon { up pause } pause } ready pause");
+	start_ready("double-main",
+		    "spawn double { up spawn daemon { up pause } pause } ready pause");
 	cancel("double-main", 1000, &st);
 	ASSERT_ENDED(&st, BERTH_CANCELLED, -1, SIGTERM);
 	assert_gone("double-main");

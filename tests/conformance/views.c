@@ -28,10 +28,11 @@ static void from(const char *dir, const char *id, const char *what, struct berth
 CASE(what_a_worker_does_stays_with_it, RUNS)
 {
 	static const char *const deeds[] = {
-		"poke data XX",	       "append data more",	   "write data new",
-		"unlink victim",       "chmod data 000",	   "write new-file x",
-		"mkdir new-dir",       "unlink sub/x write sub/y z", "chmod worker 600",
-		"unlink worker write worker gone",
+		"poke data XX",     "append data more",
+		"write data new",   "unlink victim",
+		"chmod data 000",   "write new-file x",
+		"mkdir new-dir",    "unlink sub/x write sub/y z",
+		"chmod worker 600", "unlink worker write worker gone",
 	};
 	const char *dir = artifact();
 	struct berth_status st;
@@ -95,7 +96,8 @@ CASE(views_can_be_read_while_and_after, RUNS)
 	struct berth_deploy_request q;
 	struct berth_status st;
 
-	request(&q, "readable", "write made while poke data OO ready block USR1 await USR1 write made after");
+	request(&q, "readable",
+		"write made while poke data OO ready block USR1 await USR1 write made after");
 	q.dir = dir;
 	start_request(&q);
 	await_ready("readable");

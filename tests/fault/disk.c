@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * disk.c: a full disk (a small tmpfs in a mount namespace of the test): what runs goes on and is told
- * truthfully, what cannot be begun is refused whole, and everything works again when there is room.
+ * disk.c: a full disk (a small tmpfs in a mount namespace of the test): what runs goes on and is
+ * told truthfully, what cannot be begun is refused whole, and everything works again when there is
+ * room.
  */
 #include <sched.h>
 #include <sys/mount.h>
@@ -175,7 +176,7 @@ TEST_TIMEOUT(deploys_on_a_full_disk, 60)
 		fill_disk(leave);
 		snprintf(id, sizeof(id), "full-%u", leave);
 		SUBTEST("%u bytes are left", leave)
-			deploys_refused(id);
+		deploys_refused(id);
 	}
 	free_disk();
 	for (unsigned leave = 0; leave <= 65536; leave += 4096) {

@@ -9,8 +9,8 @@
  * supervisors. A servant process answers each report with "go on", and the Nth one that comes from
  * the wanted program with the fault: SIGKILL for the caller of the call, or an errno instead of it.
  *
- * The servant lives as long as anything that has the filter, so what it serves can be looked at, and
- * ended, by a test that has no filter.
+ * The servant lives as long as anything that has the filter, so what it serves can be looked at,
+ * and ended, by a test that has no filter.
  */
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -33,9 +33,9 @@ enum inject_who { INJECT_AGENT, INJECT_CALLER };
 struct inject {
 	enum inject_who who;
 	volatile unsigned nth; /* 1 is the first; 0: none, count only */
-	int error;       /* 0: SIGKILL, else the errno of the call */
-	int only_nr;     /* count this call only; 0: all of inject_calls */
-	bool stall;      /* instead of a fault: no answer, the caller of the call stays in it */
+	int error;             /* 0: SIGKILL, else the errno of the call */
+	int only_nr;           /* count this call only; 0: all of inject_calls */
+	bool stall; /* instead of a fault: no answer, the caller of the call stays in it */
 	/* The answer, in shared memory. */
 	volatile unsigned seen;
 	volatile int fired_nr; /* the call that it hit, -1 */
@@ -45,15 +45,58 @@ struct inject {
 
 /* What a fault makes sense for: calls that change something or get something. */
 static const int inject_calls[] = {
-	SYS_write,    SYS_pwrite64, SYS_writev,	   SYS_openat,	    SYS_mkdirat,     SYS_mkdir,
-	SYS_renameat, SYS_renameat2, SYS_rename,   SYS_linkat,	    SYS_symlinkat,   SYS_unlinkat,
-	SYS_ftruncate, SYS_fallocate, SYS_fsync,   SYS_fdatasync,   SYS_mount,	     SYS_clone,
-	SYS_clone3,   SYS_fork,	    SYS_vfork,	   SYS_execve,	    SYS_execveat,    SYS_socket,
-	SYS_bind,     SYS_listen,   SYS_accept4,   SYS_connect,	    SYS_pipe2,	     SYS_pipe,
-	SYS_socketpair, SYS_epoll_create1, SYS_epoll_ctl, SYS_signalfd4, SYS_timerfd_create,
-	SYS_timerfd_settime, SYS_fcntl, SYS_copy_file_range, SYS_sendfile, SYS_splice, SYS_unshare,
-	SYS_setns,    SYS_mmap,	    SYS_pidfd_open, SYS_pidfd_send_signal, SYS_prctl, SYS_fchmod,
-	SYS_utimensat, SYS_getdents64, SYS_newfstatat, SYS_pread64, SYS_kill,
+	SYS_write,
+	SYS_pwrite64,
+	SYS_writev,
+	SYS_openat,
+	SYS_mkdirat,
+	SYS_mkdir,
+	SYS_renameat,
+	SYS_renameat2,
+	SYS_rename,
+	SYS_linkat,
+	SYS_symlinkat,
+	SYS_unlinkat,
+	SYS_ftruncate,
+	SYS_fallocate,
+	SYS_fsync,
+	SYS_fdatasync,
+	SYS_mount,
+	SYS_clone,
+	SYS_clone3,
+	SYS_fork,
+	SYS_vfork,
+	SYS_execve,
+	SYS_execveat,
+	SYS_socket,
+	SYS_bind,
+	SYS_listen,
+	SYS_accept4,
+	SYS_connect,
+	SYS_pipe2,
+	SYS_pipe,
+	SYS_socketpair,
+	SYS_epoll_create1,
+	SYS_epoll_ctl,
+	SYS_signalfd4,
+	SYS_timerfd_create,
+	SYS_timerfd_settime,
+	SYS_fcntl,
+	SYS_copy_file_range,
+	SYS_sendfile,
+	SYS_splice,
+	SYS_unshare,
+	SYS_setns,
+	SYS_mmap,
+	SYS_pidfd_open,
+	SYS_pidfd_send_signal,
+	SYS_prctl,
+	SYS_fchmod,
+	SYS_utimensat,
+	SYS_getdents64,
+	SYS_newfstatat,
+	SYS_pread64,
+	SYS_kill,
 };
 
 static int inject_filter(void)
@@ -63,24 +106,28 @@ static int inject_filter(void)
 	struct sock_fprog prog = {.filter = f};
 	unsigned n = 0;
 
-	f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+	f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+					      offsetof(struct seccomp_data, nr));
 	for (int i = 0; i < N; i++) {
-		f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)inject_calls[i],
-						      0, 1);
+		f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+						      (unsigned)inject_calls[i], 0, 1);
 		f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF);
 	}
 	f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	prog.len = (unsigned short)n;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -1;
-	return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &prog);
+	return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
+			    &prog);
 }
 
 static void inject_send_fd(int sock, int fd)
 {
 	char byte = 'f', control[CMSG_SPACE(sizeof(int))] = {0};
 	struct iovec iov = {&byte, 1};
-	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control,
 			   .msg_controllen = sizeof(control)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
@@ -96,7 +143,9 @@ static int inject_recv_fd(int sock)
 {
 	char byte, control[CMSG_SPACE(sizeof(int))];
 	struct iovec iov = {&byte, 1};
-	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control,
 			   .msg_controllen = sizeof(control)};
 	struct cmsghdr *c;
 	int fd = -1;
@@ -169,8 +218,8 @@ static _Noreturn void inject_serve(struct inject *in, int fd)
 /* Shared memory for a round. */
 static UNUSED struct inject *inject_new(enum inject_who who, unsigned nth, int error)
 {
-	struct inject *in = mmap(NULL, sizeof(*in), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-				 -1, 0);
+	struct inject *in =
+		mmap(NULL, sizeof(*in), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	ASSERT(in != MAP_FAILED);
 	in->who = who;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * journals.c: records cut off or damaged at every byte. A state that is told is one that the journal
- * holds; nothing is ever "running" for ever; the record can be removed.
+ * journals.c: records cut off or damaged at every byte. A state that is told is one that the
+ * journal holds; nothing is ever "running" for ever; the record can be removed.
  */
 #include "conformance/conf.h"
 
@@ -70,8 +70,8 @@ static void cut_at_every_byte(const char *id, enum berth_state truth)
 		last = st.state;
 	}
 	ASSERT_EQ(last, truth);
-	DIAG("%zu bytes: %zu errors, %zu failed, %zu unknown, %zu true", n, errors, counts[BERTH_FAILED],
-	     counts[BERTH_UNKNOWN], counts[truth]);
+	DIAG("%zu bytes: %zu errors, %zu failed, %zu unknown, %zu true", n, errors,
+	     counts[BERTH_FAILED], counts[BERTH_UNKNOWN], counts[truth]);
 }
 
 TEST_TIMEOUT(cut_at_every_byte_of_an_exited_one, 120)

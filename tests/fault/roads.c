@@ -2,7 +2,8 @@
 /*
  * roads.c: a road to the sandbox that breaks after every byte count in both directions, stalls, or
  * fails at an operation, while something is deployed (provider fake). Whatever the caller was told,
- * the command ran at most once, and a retry over a whole road launches it or finds it: exactly once.
+ * the command ran at most once, and a retry over a whole road launches it or finds it: exactly
+ * once.
  *
  * BERTH_FAULT_STEP=N tries every Nth byte count (default 11, begun at BERTH_FAULT_SEED modulo N).
  */
@@ -64,7 +65,8 @@ static void road_request(struct berth_deploy_request *q, const char *id)
 	q->startup_timeout_ms = 2000;
 }
 
-/* Deploys over the broken road. Returns what the caller was told: 0 launched or found, else a code. */
+/* Deploys over the broken road. Returns what the caller was told: 0 launched or found, else a
+ * code. */
 static int over_the_broken(const char *driver, const char *name, const char *fault, const char *id,
 			   int64_t startup_ms)
 {
@@ -215,8 +217,8 @@ TEST_TIMEOUT(cut_on_the_first_deploy, 300)
 
 TEST_TIMEOUT(a_road_that_goes_silent, 300)
 {
-	static const char *const faults[] = {"stall=0", "stall=20", "stall=120", "stallup=0",
-					     "stallup=40", "stallup=300"};
+	static const char *const faults[] = {"stall=0",   "stall=20",   "stall=120",
+					     "stallup=0", "stallup=40", "stallup=300"};
 	int i = 0;
 
 	need_fake("fake-stream");
@@ -230,7 +232,8 @@ TEST_TIMEOUT(a_road_that_goes_silent, 300)
 			int64_t t = now_ms();
 			int told = over_the_broken("fake-stream", "silent", faults[f], id, 300);
 
-			/* Startup timeout + 5 s for the launch; what comes before it has as long. */
+			/* Startup timeout + 5 s for the launch; what comes before it has as
+			 * long. */
 			ASSERT_LE(now_ms() - t, 13000);
 			over_the_whole("fake-stream", "silent", id, told);
 		}
@@ -241,8 +244,9 @@ TEST_TIMEOUT(a_road_that_goes_silent, 300)
 TEST_TIMEOUT(operations_that_fail, 300)
 {
 	static const char *const drivers[] = {"fake", "fake-stream", "fake-exec"};
-	static const char *const ops_of[] = {"start", "info", "execute",     "open",	"open_agent",
-					     "start_agent", "open_dir", "put_file", "home"};
+	static const char *const ops_of[] = {"start",    "info",       "execute",
+					     "open",     "open_agent", "start_agent",
+					     "open_dir", "put_file",   "home"};
 	static const char *const errors[] = {"unavailable", "io", "timeout", "internal:after",
 					     "unavailable:after"};
 	unsigned number = 0, broken = 0;
@@ -256,12 +260,13 @@ TEST_TIMEOUT(operations_that_fail, 300)
 					char fault[64], id[32];
 					int told;
 
-					snprintf(fault, sizeof(fault), "fail=%s:%d:%s", ops_of[o], nth,
-						 errors[e]);
+					snprintf(fault, sizeof(fault), "fail=%s:%d:%s", ops_of[o],
+						 nth, errors[e]);
 					snprintf(id, sizeof(id), "op-%u", number);
 					SUBTEST("%s %s", drivers[d], fault)
 					{
-						told = over_the_broken(drivers[d], "ops", fault, id, 2000);
+						told = over_the_broken(drivers[d], "ops", fault, id,
+								       2000);
 						broken += told != 0;
 						over_the_whole(drivers[d], "ops", id, told);
 					}
@@ -353,7 +358,8 @@ TEST_TIMEOUT(watching_over_a_road_that_breaks, 120)
 			ASSERT(rc < 0 || st.state == BERTH_PROVIDER_UNAVAILABLE ||
 			       (st.state == BERTH_EXITED && st.exit_code == 7));
 			rc = berth_read(bad, "watched", BERTH_STDOUT, 0, buf, sizeof(buf), &rr, &E);
-			ASSERT(rc < 0 || !rr.eof || rr.next_offset == st.stdout_bytes || !st.is_final);
+			ASSERT(rc < 0 || !rr.eof || rr.next_offset == st.stdout_bytes ||
+			       !st.is_final);
 			berth_sandbox_close(bad);
 		}
 	}

@@ -97,7 +97,10 @@ static void op_stat(struct prog *p)
 		return;
 	}
 	puts_fd(1, "%c %04o %lld %lld\n",
-		S_ISREG(st.st_mode) ? 'f' : S_ISDIR(st.st_mode) ? 'd' : S_ISLNK(st.st_mode) ? 'l' : '?',
+		S_ISREG(st.st_mode)   ? 'f'
+		: S_ISDIR(st.st_mode) ? 'd'
+		: S_ISLNK(st.st_mode) ? 'l'
+				      : '?',
 		st.st_mode & 07777, S_ISREG(st.st_mode) ? (long long)st.st_size : 0,
 		(long long)st.st_mtime);
 }
@@ -133,7 +136,8 @@ static void op_ls(struct prog *p)
 	}
 }
 
-/* tree PATH: one line "type mode size path" per entry, depth first, sorted. Links tell their target. */
+/* tree PATH: one line "type mode size path" per entry, depth first, sorted. Links tell their
+ * target. */
 static void tree(const char *path)
 {
 	struct dirent **list;
@@ -154,7 +158,9 @@ static void tree(const char *path)
 			target[k > 0 ? k : 0] = '\0';
 		}
 		puts_fd(1, "%c%s %lld %s%s%s\n",
-			S_ISDIR(st.st_mode) ? 'd' : S_ISLNK(st.st_mode) ? 'l' : 'f',
+			S_ISDIR(st.st_mode)   ? 'd'
+			: S_ISLNK(st.st_mode) ? 'l'
+					      : 'f',
 			S_ISREG(st.st_mode) && st.st_mode & 0100 ? "x" : "-",
 			S_ISREG(st.st_mode) ? (long long)st.st_size : 0, sub, *target ? " -> " : "",
 			target);
@@ -213,8 +219,8 @@ static void op_bigfile(struct prog *p)
 }
 
 const struct op ops_file[] = {
-	{"append", op_append}, {"write", op_write},       {"poke", op_poke},   {"read", op_read},
-	{"unlink", op_unlink}, {"mkdir", op_mkdir},       {"chmod", op_chmod}, {"stat", op_stat},
-	{"readlink", op_readlink}, {"ls", op_ls},         {"tree", op_tree},   {"count", op_count},
-	{"bigfile", op_bigfile}, {NULL, NULL},
+	{"append", op_append},     {"write", op_write}, {"poke", op_poke},   {"read", op_read},
+	{"unlink", op_unlink},     {"mkdir", op_mkdir}, {"chmod", op_chmod}, {"stat", op_stat},
+	{"readlink", op_readlink}, {"ls", op_ls},       {"tree", op_tree},   {"count", op_count},
+	{"bigfile", op_bigfile},   {NULL, NULL},
 };

@@ -137,7 +137,8 @@ static _Noreturn void child(struct prog body)
 	_exit(0);
 }
 
-/* spawn fork|setsid|double|daemon { … }: double leaves the parent's tree, daemon its session, too. */
+/* spawn fork|setsid|double|daemon { … }: double leaves the parent's tree, daemon its session,
+ * too. */
 static void op_spawn(struct prog *p)
 {
 	const char *how = word(p);
@@ -179,7 +180,8 @@ static void op_reap(struct prog *p)
 static void op_storm(struct prog *p)
 {
 	long long n = number(p);
-	long long *made = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	long long *made =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	bool root = true;
 	int error = 0;
 
@@ -272,7 +274,8 @@ static void op_eat(struct prog *p)
 	long long mb = number(p);
 
 	for (long long i = 0; i < mb; i++) {
-		char *m = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		char *m = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			       -1, 0);
 
 		if (m == MAP_FAILED) {
 			puts_fd(1, "mmap %s\n", strerror(errno));
@@ -325,11 +328,13 @@ static void op_exec(struct prog *p)
 }
 
 const struct op ops_proc[] = {
-	{"exit", op_exit},     {"raise", op_raise},     {"pause", op_pause},   {"sleep", op_sleep},
-	{"ignore", op_ignore}, {"block", op_block},     {"await", op_await},   {"trap", op_trap},
-	{"kill", op_kill},     {"stop", op_stop},       {"up", op_up},         {"spawn", op_spawn},
-	{"reap", op_reap},     {"storm", op_storm},     {"orphans", op_orphans}, {"hop", op_hop},
-	{"title", op_title},   {"mark", op_mark},       {"sigs", op_sigs},     {"ids", op_ids},
-	{"eat", op_eat},       {"burn", op_burn},       {"burnms", op_burnms}, {"openfds", op_openfds},
-	{"exec", op_exec},     {NULL, NULL},
+	{"exit", op_exit},   {"raise", op_raise},   {"pause", op_pause},
+	{"sleep", op_sleep}, {"ignore", op_ignore}, {"block", op_block},
+	{"await", op_await}, {"trap", op_trap},     {"kill", op_kill},
+	{"stop", op_stop},   {"up", op_up},         {"spawn", op_spawn},
+	{"reap", op_reap},   {"storm", op_storm},   {"orphans", op_orphans},
+	{"hop", op_hop},     {"title", op_title},   {"mark", op_mark},
+	{"sigs", op_sigs},   {"ids", op_ids},       {"eat", op_eat},
+	{"burn", op_burn},   {"burnms", op_burnms}, {"openfds", op_openfds},
+	{"exec", op_exec},   {NULL, NULL},
 };

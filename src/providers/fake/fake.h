@@ -2,8 +2,8 @@
 #ifndef BERTH_PROVIDERS_FAKE_FAKE_H
 #define BERTH_PROVIDERS_FAKE_FAKE_H
 /*
- * The fake provider: real local sandboxes without walls (under STATE/fake), behind faults that a script
- * in the spec asks for. It is for tests: in every build, in no list for users.
+ * The fake provider: real local sandboxes without walls (under STATE/fake), behind faults that a
+ * script in the spec asks for. It is for tests: in every build, in no list for users.
  *
  * Its tables differ by what the driver "can do", because capabilities come from the table alone:
  *

@@ -74,7 +74,8 @@ static int start_locked(struct local *l, bool create, bool *ret_created, struct 
 	dir = local_default_dir(l);
 	if (!dir)
 		return berth_fail_nomem(err);
-	/* Marked, and yet alive: a stop whose caller was killed. Its init may be on its way out already. */
+	/* Marked, and yet alive: a stop whose caller was killed. Its init may be on its way out
+	 * already. */
 	if (local_marked(l, "stopped") && local_init_alive(dir))
 		rc = end_all(l, false, err);
 	if (rc == 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Artifacts: identity against an independent implementation, the cache, names, types, changes while reading. */
+/* Artifacts: identity against an independent implementation, the cache, names, types, changes while
+ * reading. */
 #include "tap.h"
 
 #include <sys/socket.h>
@@ -20,7 +21,8 @@ static void put(const char *path, const char *text)
 	fclose(f);
 }
 
-/* Times far enough back for the racy rule do not exist on a ctime: so the clock's tick is waited out, by looking at it. */
+/* Times far enough back for the racy rule do not exist on a ctime: so the clock's tick is waited
+ * out, by looking at it. */
 static void settle(const char *path)
 {
 	struct stat st;
@@ -83,7 +85,8 @@ static void python_hash(const char *dir, char ret[SHA256_HEX + 1])
 
 	if (system("python3 -c pass 2>/dev/null") != 0)
 		SKIP("no python3");
-	snprintf(cmd, sizeof(cmd), "python3 '%s/tests/unit/core/tree_hash.py' '%s'", root ? root : ".", dir);
+	snprintf(cmd, sizeof(cmd), "python3 '%s/tests/unit/core/tree_hash.py' '%s'",
+		 root ? root : ".", dir);
 	p = popen(cmd, "r");
 	ASSERT_NOT_NULL(p);
 	ASSERT_EQ(fread(ret, 1, SHA256_HEX, p), SHA256_HEX);
@@ -383,7 +386,8 @@ TEST(edit_that_keeps_the_mtime_is_caught)
 	artifact_free(a);
 }
 
-/* Changed within the tick of the last change: a cache that trusted the times would answer with the old hash. */
+/* Changed within the tick of the last change: a cache that trusted the times would answer with the
+ * old hash. */
 TEST(racy_file_is_not_remembered)
 {
 	struct artifact *a;

@@ -18,8 +18,11 @@ static struct stat root_stat(void)
 static void fill(struct hashcache_row *rows, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		rows[i] = (struct hashcache_row){
-			.key = {.dev = 9, .ino = 1000 - i * 3, .size = i, .mtime_ns = -5, .ctime_ns = (int64_t)i}};
+		rows[i] = (struct hashcache_row){.key = {.dev = 9,
+							 .ino = 1000 - i * 3,
+							 .size = i,
+							 .mtime_ns = -5,
+							 .ctime_ns = (int64_t)i}};
 		memset(rows[i].sha256, (int)i, SHA256_LEN);
 	}
 }

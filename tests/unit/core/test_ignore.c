@@ -108,14 +108,18 @@ static const struct {
 	const char *path;
 	bool dir, out;
 } paths[] = {
-	{"a.log", false, true},	       {"d/a.log", false, true},   {"keep.log", false, false},
-	{"d/keep.log", false, false},  {"top", false, true},	   {"d/top", false, false},
-	{"build", true, true},	       {"build", false, false},	   {"d/build", true, true},
-	{"docs/a.txt", false, true},   {"d/docs/a.txt", false, false}, {"docs/d/a.txt", false, false},
-	{"trailing", false, true},     {"kept ", false, true},	   {"kept", false, false},
-	{"#hash", false, true},	       {"!bang", false, true},	   {"# comment", false, false},
-	{"deep/x", false, true},       {"a/b/deep/x", false, true}, {"all", true, false},
-	{"all/x", false, true},	       {"all/x/y", false, true},   {"last", false, true},
+	{"a.log", false, true},         {"d/a.log", false, true},
+	{"keep.log", false, false},     {"d/keep.log", false, false},
+	{"top", false, true},           {"d/top", false, false},
+	{"build", true, true},          {"build", false, false},
+	{"d/build", true, true},        {"docs/a.txt", false, true},
+	{"d/docs/a.txt", false, false}, {"docs/d/a.txt", false, false},
+	{"trailing", false, true},      {"kept ", false, true},
+	{"kept", false, false},         {"#hash", false, true},
+	{"!bang", false, true},         {"# comment", false, false},
+	{"deep/x", false, true},        {"a/b/deep/x", false, true},
+	{"all", true, false},           {"all/x", false, true},
+	{"all/x/y", false, true},       {"last", false, true},
 	{"other", false, false},
 };
 
@@ -147,11 +151,12 @@ TEST(agrees_with_git)
 		char cmd[256];
 		int r;
 
-		snprintf(cmd, sizeof(cmd), "git check-ignore -q --no-index -- '%s%s'", paths[i].path,
-			 paths[i].dir ? "/" : "");
+		snprintf(cmd, sizeof(cmd), "git check-ignore -q --no-index -- '%s%s'",
+			 paths[i].path, paths[i].dir ? "/" : "");
 		if (paths[i].dir)
 			snprintf(cmd, sizeof(cmd),
-				 "mkdir -p '%s' && git check-ignore -q --no-index -- '%s'; r=$?; rmdir '%s'; exit $r",
+				 "mkdir -p '%s' && git check-ignore -q --no-index -- '%s'; r=$?; "
+				 "rmdir '%s'; exit $r",
 				 paths[i].path, paths[i].path, paths[i].path);
 		r = system(cmd);
 		SUBTEST("%s%s", paths[i].path, paths[i].dir ? "/" : "")

@@ -11,9 +11,15 @@ static const struct {
 } packages[] = {
 	{"empty", "", false},
 	{"empty object", "{}", false},
-	{"plain", "{\"name\":\"x\",\"version\":\"1.0.0\",\"main\":\"./index.js\",\"type\":\"module\"}", false},
-	{"dependencies", "{\"dependencies\":{\"ms\":\"^2.1.3\",\"a\":\"1 || 2\",\"g\":\"github:a/b#semver:^5\"}}", false},
-	{"harmless scripts", "{\"scripts\":{\"start\":\"node .\",\"test\":\"./run install\",\"build\":\"tsc\"}}", false},
+	{"plain",
+	 "{\"name\":\"x\",\"version\":\"1.0.0\",\"main\":\"./index.js\",\"type\":\"module\"}",
+	 false},
+	{"dependencies",
+	 "{\"dependencies\":{\"ms\":\"^2.1.3\",\"a\":\"1 || 2\",\"g\":\"github:a/b#semver:^5\"}}",
+	 false},
+	{"harmless scripts",
+	 "{\"scripts\":{\"start\":\"node .\",\"test\":\"./run install\",\"build\":\"tsc\"}}",
+	 false},
 	{"numbers and nesting", "{\"a\":[1,-2.5e+3,true,false,null,{\"b\":[]}],\"c\":{}}", false},
 	{"install elsewhere", "{\"config\":{\"install\":\"x\"},\"install\":1}", false},
 	{"escapes in a text", "{\"description\":\"a \\\"file:\\\" and \\\\ \\u00e9\"}", false},
@@ -161,9 +167,18 @@ static void check_file(const char *path, const char *first)
 TEST(every_lock_file_is_in_the_key)
 {
 	static const char *const files[] = {
-		"t/package-lock.json", "t/npm-shrinkwrap.json", "t/pnpm-lock.yaml", "t/yarn.lock",
-		"t/bun.lock", "t/bun.lockb", "t/.npmrc", "t/requirements.txt", "t/requirements-dev.txt",
-		"t/pyproject.toml", "t/uv.lock", "t/poetry.lock",
+		"t/package-lock.json",
+		"t/npm-shrinkwrap.json",
+		"t/pnpm-lock.yaml",
+		"t/yarn.lock",
+		"t/bun.lock",
+		"t/bun.lockb",
+		"t/.npmrc",
+		"t/requirements.txt",
+		"t/requirements-dev.txt",
+		"t/pyproject.toml",
+		"t/uv.lock",
+		"t/poetry.lock",
 	};
 	char first[SHA256_HEX + 1];
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Launch requests: what is refused and how it is said, digests part by part, and the spec that comes out. */
+/* Launch requests: what is refused and how it is said, digests part by part, and the spec that
+ * comes out. */
 #include "tap.h"
 
 #include "base/alloc.h"
@@ -27,7 +28,7 @@ static void sample(struct launch *l)
 	memcpy(l->salt, salt_a, LAUNCH_SALT_LEN);
 }
 
-/* ── refusals ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── refusals ────────────────────────────────────────────────────────────────────────────────── */
 
 static void refuse_args(const char *const *command, const char *said)
 {
@@ -209,7 +210,7 @@ TEST(inputs)
 	CHECK_EQ(input(SPEC_INPUT_FILE, "a/..", 1, 10, m), BERTH_E_INVALID);
 }
 
-/* ── digests ───────────────────────────────────────────────────────────────────────────────────────── */
+/* ── digests ─────────────────────────────────────────────────────────────────────────────────── */
 
 /* The command part by hand: SHA-256(salt, "command", 0, u64 length + 1, bytes). */
 TEST(digest_known_answer)
@@ -304,8 +305,8 @@ TEST(each_part_is_named)
 TEST(no_two_lists_look_the_same)
 {
 	static const char *const lists[][4] = {
-		{"c", "ab", "c", NULL}, {"c", "a", "bc", NULL}, {"c", "abc", NULL}, {"c", "", "abc", NULL},
-		{"c", "abc", "", NULL}, {"c", NULL},
+		{"c", "ab", "c", NULL}, {"c", "a", "bc", NULL}, {"c", "abc", NULL},
+		{"c", "", "abc", NULL}, {"c", "abc", "", NULL}, {"c", NULL},
 	};
 	uint8_t d[6][SHA256_LEN];
 
@@ -336,7 +337,7 @@ TEST(record_without_digests_is_another_request)
 	launch_done(&l);
 }
 
-/* ── the spec ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── the spec ────────────────────────────────────────────────────────────────────────────────── */
 
 TEST(spec_says_it_all)
 {
@@ -410,8 +411,9 @@ static int build(void)
 	l.id = "x";
 	l.tree = TREE_A;
 	if ((r = launch_set_args(&l, args, NULL)) < 0 ||
-	    (r = launch_set_env(&l, "A=1", NULL)) < 0 || (r = launch_set_env(&l, "A=2", NULL)) < 0 ||
-	    (r = launch_check_sizes(&l, NULL)) < 0 || (r = launch_set_workdir(&l, "a", NULL)) < 0 ||
+	    (r = launch_set_env(&l, "A=1", NULL)) < 0 ||
+	    (r = launch_set_env(&l, "A=2", NULL)) < 0 || (r = launch_check_sizes(&l, NULL)) < 0 ||
+	    (r = launch_set_workdir(&l, "a", NULL)) < 0 ||
 	    (r = launch_set_input(&l, SPEC_INPUT_FILE, "a", "", 0, 0, NULL)) < 0 ||
 	    (r = launch_encode(&l, &spec, &n, NULL)) < 0) {
 		launch_done(&l);

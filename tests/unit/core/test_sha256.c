@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* SHA-256 over a libcrypto that is loaded late: known answers, both sets of functions, a library that is not there. */
+/* SHA-256 over a libcrypto that is loaded late: known answers, both sets of functions, a library
+ * that is not there. */
 #include "tap.h"
 
 #include "base/hex.h"
@@ -23,7 +24,8 @@ static void known_answers(void)
 	uint8_t digest[SHA256_LEN];
 	char text[SHA256_HEX + 1];
 
-	ASSERT_STREQ(hex_of("", 0), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+	ASSERT_STREQ(hex_of("", 0),
+		     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 	ASSERT_STREQ(hex_of("abc", 3),
 		     "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 	ASSERT_STREQ(hex_of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56),

@@ -2,8 +2,8 @@
 #ifndef BERTH_TESTS_DEPLOYTEST_H
 #define BERTH_TESTS_DEPLOYTEST_H
 /*
- * For the tests of deploying, relaunching and copying: a real sandbox (local, isolation=none) with its state in the test's own directory,
- * destroyed when the test's process ends.
+ * For the tests of deploying, relaunching and copying: a real sandbox (local, isolation=none) with
+ * its state in the test's own directory, destroyed when the test's process ends.
  */
 #include <sys/file.h>
 
@@ -15,21 +15,21 @@ static struct berth *B;
 static struct berth_sandbox *S;
 static struct berth_error E;
 
-#define OK(call)                                                                                   \
-	do {                                                                                       \
-		int ok_r_ = (call);                                                                \
-		tap_.checks++;                                                                     \
-		if (ok_r_ != 0)                                                                    \
-			FAIL("%s = %d: %s", #call, ok_r_, E.message);                              \
+#define OK(call)                                                      \
+	do {                                                          \
+		int ok_r_ = (call);                                   \
+		tap_.checks++;                                        \
+		if (ok_r_ != 0)                                       \
+			FAIL("%s = %d: %s", #call, ok_r_, E.message); \
 	} while (0)
-#define FAILS(code, call)                                                                          \
-	do {                                                                                       \
-		int fails_r_;                                                                      \
-		berth_error_reset(&E);                                                             \
-		fails_r_ = (call);                                                                 \
-		if (fails_r_ != (code))                                                            \
-			FAIL("%s = %d (%s), wanted " #code, #call, fails_r_, E.message);           \
-		ASSERT(E.message[0]);                                                              \
+#define FAILS(code, call)                                                                \
+	do {                                                                             \
+		int fails_r_;                                                            \
+		berth_error_reset(&E);                                                   \
+		fails_r_ = (call);                                                       \
+		if (fails_r_ != (code))                                                  \
+			FAIL("%s = %d (%s), wanted " #code, #call, fails_r_, E.message); \
+		ASSERT(E.message[0]);                                                    \
 	} while (0)
 
 static void sandbox_end(void)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* berth_copy_in() and berth_copy_out(): round trips, names as docker cp has them, and links that lead out. */
+/* berth_copy_in() and berth_copy_out(): round trips, names as docker cp has them, and links that
+ * lead out. */
 #include "deploytest.h"
 
 static char home[PATH_MAX]; /* of the sandbox: isolation=none has it here */
@@ -36,10 +37,12 @@ static int shell(const char *fmt, ...)
 	return system(cmd);
 }
 
-/* Names, types, modes, mtimes (of directories only when dir_times), targets and contents of two trees. */
+/* Names, types, modes, mtimes (of directories only when dir_times), targets and contents of two
+ * trees. */
 static void same_tree(const char *a, const char *b, bool dir_times)
 {
-	static const char list[] = "(cd '%s' && find . -mindepth 1 ! -type d -printf '%%P %%y %%m %%T@ %%l\\n' | sort && "
+	static const char list[] = "(cd '%s' && find . -mindepth 1 ! -type d -printf '%%P %%y %%m "
+				   "%%T@ %%l\\n' | sort && "
 				   "find . -mindepth 1 -type d -printf '%%P %%m %s\\n' | sort && "
 				   "find . -type f -exec cksum {} + | sort -k3) >%s.list";
 	const char *times = dir_times ? "%T@" : "";
@@ -51,11 +54,16 @@ static void same_tree(const char *a, const char *b, bool dir_times)
 
 static void make_tree(const char *name)
 {
-	ASSERT_EQ(shell("mkdir -p %s/sub/deeper %s/empty && cd %s && echo one >one && echo '#!' >run && chmod 755 run && "
-			": >zero && head -c 3000000 /dev/urandom >big && echo two >sub/two && chmod 600 sub/two && "
-			"touch \"$(printf 'a\\nb')\" -- -rf ' ' \"$(printf '\\377\\001')\" ..data && ln -s one link && "
-			"ln -s /nowhere dangling && ln -s ../one sub/up && chmod 711 sub/deeper && chmod 555 empty && "
-			"touch -d '2001-02-03 04:05:06.789012345' one sub/two sub/deeper sub empty && touch -h -d @1234567890 link",
+	ASSERT_EQ(shell("mkdir -p %s/sub/deeper %s/empty && cd %s && echo one >one && echo '#!' "
+			">run && chmod 755 run && "
+			": >zero && head -c 3000000 /dev/urandom >big && echo two >sub/two && "
+			"chmod 600 sub/two && "
+			"touch \"$(printf 'a\\nb')\" -- -rf ' ' \"$(printf '\\377\\001')\" ..data "
+			"&& ln -s one link && "
+			"ln -s /nowhere dangling && ln -s ../one sub/up && chmod 711 sub/deeper && "
+			"chmod 555 empty && "
+			"touch -d '2001-02-03 04:05:06.789012345' one sub/two sub/deeper sub empty "
+			"&& touch -h -d @1234567890 link",
 			name, name, name),
 		  0);
 }
@@ -71,7 +79,8 @@ TEST(tree_there_and_back)
 	same_tree("t", inside, true);
 	OK(out("t2", "back"));
 	same_tree("t", "back", true);
-	/* onto what is there: the same again, but for the times of directories that were written into */
+	/* onto what is there: the same again, but for the times of directories that were written
+	 * into */
 	OK(out("t2/.", "back"));
 	same_tree("t", "back", false);
 	OK(in("t/.", "t2"));
@@ -96,31 +105,22 @@ TEST(file_there_and_back)
 	ASSERT_EQ(shell("find made -name '.berth-*' | grep . >&2; test $? = 1"), 0);
 }
 
-/* ── names ─────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── names ───────────────────────────────────────────────────────────────────────────────────── */
 
 struct name_case {
 	const char *src, *dst, *made; /* made: where the contents "F" are then; NULL: conflict */
 };
 
 static const struct name_case names[] = {
-	{"file", "new", "new"},
-	{"file", "dir", "dir/file"},
-	{"file", "dir/", "dir/file"},
-	{"file", "dir/new", "dir/new"},
-	{"file", "no/", "no/file"},
-	{"file", "other", "other"},
-	{"file", "other/", NULL},
-	{"file", ".", "file"},
-	{"./file", "dir/.", "dir/file"},
-	{"tree", "new", "new/f"},
-	{"tree/", "new/", "new/f"},
-	{"tree", "dir", "dir/tree/f"},
-	{"tree/", "dir", "dir/tree/f"},
-	{"tree/.", "dir", "dir/f"},
-	{"tree/.", "new", "new/f"},
-	{"tree", "other", NULL},
-	{"tree/.", "other", NULL},
-	{"a/../tree", "dir", "dir/tree/f"},
+	{"file", "new", "new"},          {"file", "dir", "dir/file"},
+	{"file", "dir/", "dir/file"},    {"file", "dir/new", "dir/new"},
+	{"file", "no/", "no/file"},      {"file", "other", "other"},
+	{"file", "other/", NULL},        {"file", ".", "file"},
+	{"./file", "dir/.", "dir/file"}, {"tree", "new", "new/f"},
+	{"tree/", "new/", "new/f"},      {"tree", "dir", "dir/tree/f"},
+	{"tree/", "dir", "dir/tree/f"},  {"tree/.", "dir", "dir/f"},
+	{"tree/.", "new", "new/f"},      {"tree", "other", NULL},
+	{"tree/.", "other", NULL},       {"a/../tree", "dir", "dir/tree/f"},
 };
 
 /* The home has berth's own directory in it, too: only what is ours goes. */
@@ -130,7 +130,8 @@ static void prepare(const char *src_root, const char *dst_root)
 
 	for (int i = 0; i < 2; i++)
 		ASSERT_EQ(shell("cd '%s' && rm -rf a tree file new dir other no", roots[i]), 0);
-	ASSERT_EQ(shell("cd '%s' && mkdir a tree && printf F >file && printf F >tree/f", src_root), 0);
+	ASSERT_EQ(shell("cd '%s' && mkdir a tree && printf F >file && printf F >tree/f", src_root),
+		  0);
 	ASSERT_EQ(shell("cd '%s' && mkdir dir && printf old >other", dst_root), 0);
 }
 
@@ -179,7 +180,10 @@ TEST(directories_that_are_there_keep_their_mode)
 	char path[PATH_MAX + 8];
 
 	start();
-	ASSERT_EQ(shell("mkdir -m 700 t && echo x >t/f && mkdir -m 777 there && chmod 1777 there && mkdir -m 750 '%s/there'", home), 0);
+	ASSERT_EQ(shell("mkdir -m 700 t && echo x >t/f && mkdir -m 777 there && chmod 1777 there "
+			"&& mkdir -m 750 '%s/there'",
+			home),
+		  0);
 	OK(in("t/.", "there"));
 	snprintf(path, sizeof(path), "%s/there", home);
 	ASSERT_OK(stat(path, &st));
@@ -191,7 +195,7 @@ TEST(directories_that_are_there_keep_their_mode)
 	ASSERT_STREQ(slurp("there/f"), "x\n");
 }
 
-/* ── links ─────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── links ───────────────────────────────────────────────────────────────────────────────────── */
 
 TEST(links_are_not_written_through)
 {
@@ -209,10 +213,14 @@ TEST(links_are_not_written_through)
 	ASSERT_EQ(out("t/.", "dst"), BERTH_E_CONFLICT);
 	ASSERT_STREQ(slurp("outside/victim"), "untouched");
 	/* in: the same on the other side */
-	ASSERT_EQ(shell("mkdir '%s/dst' && ln -s \"$PWD/outside/victim\" '%s/dst/victim'", home, home), 0);
+	ASSERT_EQ(shell("mkdir '%s/dst' && ln -s \"$PWD/outside/victim\" '%s/dst/victim'", home,
+			home),
+		  0);
 	OK(in("t/.", "dst"));
 	ASSERT_STREQ(slurp("outside/victim"), "untouched");
-	ASSERT_EQ(shell("rm -rf '%s/dst' && mkdir '%s/dst' && ln -s \"$PWD/outside\" '%s/dst/d'", home, home, home), 0);
+	ASSERT_EQ(shell("rm -rf '%s/dst' && mkdir '%s/dst' && ln -s \"$PWD/outside\" '%s/dst/d'",
+			home, home, home),
+		  0);
 	ASSERT_EQ(in("t/.", "dst"), BERTH_E_CONFLICT);
 	ASSERT_STREQ(slurp("outside/victim"), "untouched");
 	ASSERT_EQ(access("outside/d", F_OK), -1);
@@ -233,11 +241,12 @@ TEST(link_itself_or_what_it_points_to)
 	ASSERT_STREQ(slurp("f"), "x\n");
 }
 
-/* ── an execution's own directory ──────────────────────────────────────────────────────────────────── */
+/* ── an execution's own directory ────────────────────────────────────────────────────────────── */
 
 TEST(view_of_an_execution)
 {
-	struct berth_deploy_request q = request("v", "echo made >by-worker; ln -s /etc link; ln -s .. up; cat >/dev/null");
+	struct berth_deploy_request q =
+		request("v", "echo made >by-worker; ln -s /etc link; ln -s .. up; cat >/dev/null");
 	struct berth_deploy_result r;
 
 	start();
@@ -267,7 +276,8 @@ TEST(view_of_an_execution)
 
 TEST(view_of_a_running_execution)
 {
-	struct berth_deploy_request q = request("v", "echo made >by-worker; until [ -s go ]; do sleep 0.02; done; cat go");
+	struct berth_deploy_request q =
+		request("v", "echo made >by-worker; until [ -s go ]; do sleep 0.02; done; cat go");
 	struct berth_deploy_result r;
 
 	start();
@@ -281,7 +291,7 @@ TEST(view_of_a_running_execution)
 	ASSERT_STREQ(slurp("bw"), "made\n");
 }
 
-/* ── refusals ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── refusals ────────────────────────────────────────────────────────────────────────────────── */
 
 TEST(what_cannot_be_copied)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* berth_deploy() and berth_relaunch() over a real agent: what travels, what is launched once, what a failure leaves behind. */
+/* berth_deploy() and berth_relaunch() over a real agent: what travels, what is launched once, what
+ * a failure leaves behind. */
 #include "deploytest.h"
 
 #include "base/alloc.h"
@@ -31,7 +32,7 @@ TEST(runs_and_says_so)
 	ASSERT_STREQ(output("one", BERTH_STDERR), "b c\n");
 }
 
-/* ── the same id ───────────────────────────────────────────────────────────────────────────────────── */
+/* ── the same id ─────────────────────────────────────────────────────────────────────────────── */
 
 static void conflict(const struct berth_deploy_request *q, const char *what)
 {
@@ -135,7 +136,8 @@ TEST_TIMEOUT(ten_thousand_files, 120)
 	struct berth_deploy_request q = request("many", "find . -type f | wc -l; cat d77/f33");
 
 	sandbox();
-	ASSERT_EQ(system("mkdir art; for d in $(seq 100); do mkdir art/d$d; for f in $(seq 100); do echo $d.$f "
+	ASSERT_EQ(system("mkdir art; for d in $(seq 100); do mkdir art/d$d; for f in $(seq 100); "
+			 "do echo $d.$f "
 			 ">art/d$d/f$f; done; done"),
 		  0);
 	q.startup_timeout_ms = 60000;
@@ -146,24 +148,29 @@ TEST_TIMEOUT(ten_thousand_files, 120)
 
 TEST(every_kind_of_entry_arrives)
 {
-	struct berth_deploy_request q = request(
-		"k", "stat -c '%n %A %Y' run plain dir/f; readlink link; readlink 'dir/to nowhere'; ls -d emp*; ls -b odd");
+	struct berth_deploy_request q =
+		request("k", "stat -c '%n %A %Y' run plain dir/f; readlink link; readlink 'dir/to "
+			     "nowhere'; ls -d emp*; ls -b odd");
 
 	sandbox();
 	make_art();
-	ASSERT_EQ(system("cd art; echo '#!/bin/sh' >run; chmod 4755 run; echo >plain; chmod 600 plain; "
-			 "mkdir dir empty odd; echo x >dir/f; ln -s dir/f link; ln -s /nowhere/at/all "
+	ASSERT_EQ(system("cd art; echo '#!/bin/sh' >run; chmod 4755 run; echo >plain; chmod 600 "
+			 "plain; "
+			 "mkdir dir empty odd; echo x >dir/f; ln -s dir/f link; ln -s "
+			 "/nowhere/at/all "
 			 "'dir/to nowhere'; touch -d @1000000000 run plain dir/f; "
-			 "touch odd/..data \"odd/$(printf 'a\\nb')\" odd/-rf \"odd/$(printf '\\377')\""),
+			 "touch odd/..data \"odd/$(printf 'a\\nb')\" odd/-rf \"odd/$(printf "
+			 "'\\377')\""),
 		  0);
 	deploy(&q);
 	wait_exit("k", 0);
-	ASSERT_STREQ(output("k", BERTH_STDOUT), "run -rwxr-xr-x 1000000000\nplain -rw-r--r-- 1000000000\n"
-						"dir/f -rw-r--r-- 1000000000\ndir/f\n/nowhere/at/all\nempty\n"
-						"-rf\na\\nb\n\\377\n");
+	ASSERT_STREQ(output("k", BERTH_STDOUT),
+		     "run -rwxr-xr-x 1000000000\nplain -rw-r--r-- 1000000000\n"
+		     "dir/f -rw-r--r-- 1000000000\ndir/f\n/nowhere/at/all\nempty\n"
+		     "-rf\na\\nb\n\\377\n");
 }
 
-/* ── a file that changes on the way ────────────────────────────────────────────────────────────────── */
+/* ── a file that changes on the way ──────────────────────────────────────────────────────────── */
 
 static int changes, wanted_changes;
 
@@ -233,7 +240,8 @@ TEST(changed_always_fails_and_frees_the_id)
 	wait_exit("c", 0);
 	ASSERT_STREQ(output("c", BERTH_STDOUT), "version 2\n");
 	/* nothing in the store has another content than its name says */
-	ASSERT_EQ(system("find . -path '*store/b/*/*' -type f | while read f; do h=$(basename $(dirname $f))$(basename $f); "
+	ASSERT_EQ(system("find . -path '*store/b/*/*' -type f | while read f; do h=$(basename "
+			 "$(dirname $f))$(basename $f); "
 			 "test \"$h\" = \"$(sha256sum <$f | cut -c1-64)\" || exit 1; done"),
 		  0);
 }
@@ -248,7 +256,8 @@ TEST(install_is_made_once)
 	sandbox();
 	make_art();
 	ASSERT_NOT_NULL(getcwd(cwd, sizeof(cwd)));
-	snprintf(cmd, sizeof(cmd), "echo installing; mkdir made; echo install >made/by; echo x >>%s/installs", cwd);
+	snprintf(cmd, sizeof(cmd),
+		 "echo installing; mkdir made; echo install >made/by; echo x >>%s/installs", cwd);
 	q.install = cmd;
 	deploy(&q);
 	wait_exit("i1", 0);
@@ -331,7 +340,7 @@ TEST(install_does_not_see_the_environment)
 	ASSERT_STREQ(output("i1", BERTH_STDOUT), "[]\n");
 }
 
-/* ── validation ────────────────────────────────────────────────────────────────────────────────────── */
+/* ── validation ──────────────────────────────────────────────────────────────────────────────── */
 
 static void invalid(struct berth_deploy_request *q, const char *said)
 {
@@ -371,7 +380,8 @@ TEST(refused_before_anything_is_made)
 	invalid(&q, "\"../x\" leaves");
 	q.input_kind = BERTH_INPUT_FILE, q.input_path = "/etc/x", q.input = "", q.input_len = 0;
 	invalid(&q, "\"/etc/x\" leaves");
-	q.input_kind = BERTH_INPUT_STDIN, q.input = long_arg, q.input_len = 101, q.input_limit = 100;
+	q.input_kind = BERTH_INPUT_STDIN, q.input = long_arg, q.input_len = 101,
+	q.input_limit = 100;
 	invalid(&q, "101 bytes");
 	q.timeout_ms = -1;
 	invalid(&q, "timeout");
@@ -390,11 +400,12 @@ TEST(refused_before_anything_is_made)
 	ASSERT_EQ(system("test -z \"$(find state -name init.sock 2>/dev/null)\""), 0);
 }
 
-/* ── relaunch ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── relaunch ────────────────────────────────────────────────────────────────────────────────── */
 
 static void relaunch(const char *id, const char *new_id, const char *const *env)
 {
-	struct berth_relaunch_request q = {.size = sizeof(q), .id = id, .new_id = new_id, .env = env};
+	struct berth_relaunch_request q = {
+		.size = sizeof(q), .id = id, .new_id = new_id, .env = env};
 
 	OK(berth_relaunch(S, &q, &R, &E));
 }
@@ -424,7 +435,8 @@ TEST(relaunch_with_recorded_input)
 	relaunch("r2", "r3", (const char *[]){"B=3", NULL});
 	ASSERT(R.existed);
 	{
-		struct berth_relaunch_request again = {.size = sizeof(again), .id = "r1", .new_id = "r3"};
+		struct berth_relaunch_request again = {
+			.size = sizeof(again), .id = "r1", .new_id = "r3"};
 
 		FAILS(BERTH_E_CONFLICT, berth_relaunch(S, &again, &R, &E));
 		ASSERT_CONTAINS(E.message, "another env");
@@ -517,9 +529,10 @@ TEST(relaunch_with_install)
 	ASSERT_STREQ(output("r2", BERTH_STDOUT), "m\n");
 }
 
-/* ── without memory ────────────────────────────────────────────────────────────────────────────────── */
+/* ── without memory ──────────────────────────────────────────────────────────────────────────── */
 
-/* Whatever allocation fails (and all after it): a typed failure, nothing launched twice, and the same request succeeds afterwards. */
+/* Whatever allocation fails (and all after it): a typed failure, nothing launched twice, and the
+ * same request succeeds afterwards. */
 TEST_TIMEOUT(without_memory, 60)
 {
 	char script[PATH_MAX + 64], cwd[PATH_MAX];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Streams that break: a driver over the real one cuts the caller's stream to the agent after a number of bytes, at every few of them and in both
- * directions. A deploy comes through and the command runs exactly once.
+ * Streams that break: a driver over the real one cuts the caller's stream to the agent after a
+ * number of bytes, at every few of them and in both directions. A deploy comes through and the
+ * command runs exactly once.
  */
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -96,7 +97,8 @@ static void cut_sandbox(void)
 	ASSERT_NOT_NULL(getcwd(state, sizeof(state) - 8));
 	strcat(state, "/state");
 	OK(berth_new(state, &B, &E));
-	for (size_t i = 0; (inner = berth_provider_at(B, i)) && strcmp(inner->name, "local") != 0; i++)
+	for (size_t i = 0; (inner = berth_provider_at(B, i)) && strcmp(inner->name, "local") != 0;
+	     i++)
 		;
 	ASSERT_NOT_NULL(inner);
 	ops = *inner;
@@ -153,10 +155,11 @@ static bool deploy_cut(bool toward, long after, struct berth_deploy_request *q, 
 	*cut = (struct cut){.armed = true, .toward = toward, .after = after};
 	q->id = id;
 	if (berth_deploy(S, q, &r, &E) < 0)
-		FAIL("cut %s the agent after %ld bytes: %s", toward ? "to" : "from", after, E.message);
+		FAIL("cut %s the agent after %ld bytes: %s", toward ? "to" : "from", after,
+		     E.message);
 	if (r.status.state == BERTH_FAILED)
-		FAIL("cut %s after %ld: failed/%s: %s", toward ? "to" : "from", after, r.status.phase,
-		     r.status.message);
+		FAIL("cut %s after %ld: failed/%s: %s", toward ? "to" : "from", after,
+		     r.status.phase, r.status.message);
 	wait_exit(id, 0);
 	ASSERT_EQ(lines("runs"), ++*runs);
 	ASSERT_CONTAINS(output(id, BERTH_STDOUT), data);
@@ -224,7 +227,8 @@ TEST_TIMEOUT(cut_while_installing, 120)
 	ASSERT_GT(runs, 4);
 }
 
-/* The agent's answer never comes: a typed error that says how to find out, and the truth can be found out. */
+/* The agent's answer never comes: a typed error that says how to find out, and the truth can be
+ * found out. */
 TEST_TIMEOUT(no_answer, 30)
 {
 	struct berth_deploy_request q = request("t1", "sleep 100");
