@@ -6,7 +6,8 @@
  * part of its cancel_fd. Before anything can have been launched (reading, uploading, installing)
  * there is nothing to cancel, and the handler ends the process. From the launch on, INT and TERM
  * cancel the execution, in a thread with a handle of its own, while the output goes on being
- * streamed; a second one kills. HUP leaves it running. A reader of stdout that goes away is noticed
+ * streamed; a second one kills. A cancel that fails (its supervisor does not answer) ends the
+ * watching: what was asked for last cannot be had. HUP leaves it running. A reader of stdout that goes away is noticed
  * also while the worker is silent, by an epoll set that holds the pipe beside stdout.
  */
 #include <errno.h>
@@ -45,6 +46,9 @@ const struct cli_opt run_options[] = {
 	{0},
 };
 
+/* In the pipe beside the numbers of signals: a cancel has failed. */
+#define CANCEL_FAILED 0
+
 static struct {
 	int pipe[2];                      /* numbers of signals, one byte each */
 	int epoll;                        /* the pipe and stdout */
@@ -52,6 +56,7 @@ static struct {
 	int asked;                        /* INT and TERM so far */
 	int code;                         /* exit code that they or the reader ask for */
 	bool reader_gone;
+	bool cancel_failed;
 	bool watching_stdout, on_terminal;
 	int null_fd;
 } run = {.pipe = {-1, -1}, .epoll = -1, .null_fd = -1};
@@ -130,6 +135,14 @@ struct cancel {
 	int64_t grace_ms;
 };
 
+static void cancel_failed(const char *why)
+{
+	unsigned char c = CANCEL_FAILED;
+
+	fprintf(stderr, "berth: run: cancel: %s\n", why);
+	(void)!write(run.pipe[1], &c, 1);
+}
+
 static void *cancel_thread(void *arg)
 {
 	struct cancel *c = arg;
@@ -142,7 +155,7 @@ static void *cancel_thread(void *arg)
 	if (!r)
 		r = berth_cancel(s, c->id, c->grace_ms, &st, &err);
 	if (r < 0)
-		fprintf(stderr, "berth: run: cancel: %s\n", err.message);
+		cancel_failed(err.message);
 	berth_sandbox_close(s);
 	berth_free(b);
 	free(c);
@@ -169,7 +182,7 @@ static void cancel(const char *id, int64_t grace_ms)
 	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (r)
-		fprintf(stderr, "berth: run: cancel: %s\n", berth_errno_text(r));
+		cancel_failed(berth_errno_text(r));
 }
 
 static void reader_gone(struct berth_follow *f, const char *id)
@@ -202,6 +215,10 @@ static bool on_events(struct berth_follow *f, const char *id)
 	unsigned char signo;
 
 	while (read(run.pipe[0], &signo, 1) == 1) {
+		if (signo == CANCEL_FAILED) {
+			run.cancel_failed = true;
+			return true;
+		}
 		if (signo == SIGHUP) {
 			if (run.asked || run.reader_gone)
 				continue;
@@ -299,8 +316,13 @@ static int leave(const char *id)
 {
 	struct berth_status st = {0};
 
-	cli_note("%s is left running", id);
-	cli_hint("berth wait -s %s %s", cli_sandbox_name(), id);
+	if (run.cancel_failed) {
+		run.code = 125;
+		cli_hint("berth status -s %s %s", cli_sandbox_name(), id);
+	} else {
+		cli_note("%s is left running", id);
+		cli_hint("berth wait -s %s %s", cli_sandbox_name(), id);
+	}
 	if (!berth_status(cli.sandbox, id, &st, NULL))
 		status_file_state(&st);
 	return run.code;

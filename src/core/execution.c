@@ -13,6 +13,11 @@
 #include "base/time.h"
 #include "core/record.h"
 #include "core/road.h"
+#include "wire/spec.h"
+
+/* After the grace: for the KILL, and then for the answer. */
+#define KILL_MS     3000
+#define PATIENCE_MS 5000
 
 /* The order of the checks is a promise: capability, id, then what is special. */
 static int check(struct berth_sandbox *s, const char *id, struct berth_error *err)
@@ -112,6 +117,21 @@ int berth_read(struct berth_sandbox *s, const char *id, enum berth_output stream
 	return 0;
 }
 
+/*
+ * How long a supervisor may say nothing while it ends a tree. It answers then, whether the tree has
+ * gone or not (one that cannot be killed yet is waited for, with another question); so a longer
+ * silence is that of a supervisor which cannot answer: stopped by a signal, for one.
+ */
+static int64_t cancel_wait_ms(const struct source *src, int64_t grace_ms)
+{
+	int64_t ms = grace_ms >= 0 ? grace_ms
+				   : wire_find_int(src->spec.p, src->spec.n, SK_GRACE_MS,
+						   SPEC_GRACE_MS);
+
+	ms = MIN_OF(MAX_OF(ms, (int64_t)0), INT64_MAX / NS_PER_MS / 4) + KILL_MS;
+	return src->road ? road_wait_ms(src->road, ms) : ms;
+}
+
 /* Ends one of either kind; also for sessions. */
 int execution_cancel(struct berth_sandbox *s, const char *id, int kind, int64_t grace_ms,
 		     struct berth_status *ret, struct berth_error *err)
@@ -126,15 +146,15 @@ int execution_cancel(struct berth_sandbox *s, const char *id, int kind, int64_t 
 	if (rc != 0)
 		return rc < 0 ? rc : 0;
 	while (rc >= 0 && !record_final(&src.st)) {
+		wait_ms = cancel_wait_ms(&src, grace_ms);
 		wire_w_init(&w, buf, sizeof(buf));
 		wire_w_str(&w, WK_ID, id);
 		wire_w_int(&w, WK_KIND, kind);
 		if (grace_ms >= 0)
 			wire_w_int(&w, WK_GRACE_MS, grace_ms);
-		wait_ms = src.road ? road_wait_ms(src.road, -1) : -1;
-		if (wait_ms >= 0)
-			wire_w_int(&w, WK_WAIT_MS, wait_ms);
-		rc = source_ask(&src, WIRE_CANCEL, &w, INT64_MAX, &payload, err);
+		wire_w_int(&w, WK_WAIT_MS, wait_ms);
+		rc = source_ask(&src, WIRE_CANCEL, &w, deadline_from_ms(wait_ms + PATIENCE_MS),
+				&payload, err);
 		if (rc == 0)
 			rc = src.direct ? source_refresh(&src, err)
 					: source_take_reply(&src, payload, err);

@@ -26,6 +26,8 @@
 
 /* An answer that waits for nothing. */
 #define ANSWER_MS    30000
+/* A supervisor's greeting, before an answer that may wait. */
+#define GREETING_MS  8000
 #define PAUSE_MAX_NS (20 * NS_PER_MS)
 /* The ring may be overwritten while we read it; each new plan starts further on. */
 #define RING_TRIES 100
@@ -240,7 +242,7 @@ void source_status(const struct source *src, struct berth_status *ret)
 static int connect_control(int dirfd)
 {
 	struct sockaddr_un sun = {.sun_family = AF_UNIX};
-	struct timeval patience = {.tv_sec = ANSWER_MS / 1000};
+	struct timeval patience = {.tv_sec = GREETING_MS / 1000};
 	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
@@ -410,10 +412,16 @@ int source_ask(struct source *src, uint8_t type, const struct wire_w *fields, in
 
 	if (rc != 0)
 		return rc;
-	rc = road_ask(src->road, type, fields, deadline_ns, ret_payload, err);
-	if (rc < 0)
-		rc = after_hangup(src, rc, err);
-	return rc;
+	rc = road_request(src->road, type, fields, err);
+	if (rc == 0 && !src->road->call)
+		rc = road_hello(src->road, MIN_OF(deadline_ns, deadline_from_ms(GREETING_MS)), err);
+	if (rc == 0)
+		rc = road_final(src->road, deadline_ns, ret_payload, err);
+	/* Alive, as its lock is held, and silent. To wait longer would be to wait for ever. */
+	if (rc == BERTH_E_TIMEOUT && !src->road->error.remote)
+		return berth_fail(err, BERTH_E_UNAVAILABLE,
+				  "the supervisor of \"%s\" does not answer", src->id);
+	return rc < 0 ? after_hangup(src, rc, err) : 0;
 }
 
 /* ── output ─────────────────────────────────────────────────────────────────────────────── */

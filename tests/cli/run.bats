@@ -218,3 +218,37 @@ interrupted() {
     same "$code" 143
     is "$(berth status a --json)" '.state == "cancelled"'
 }
+
+# Where a worker can stop its own supervisor: no PID namespace to keep them apart. The limits are
+# those of a user namespace of our own. (A function would stand between us and the process.)
+subreaper=(unshare -Urm sh -c 'echo 0 >/proc/sys/user/max_pid_namespaces
+    echo 0 >/proc/sys/user/max_mnt_namespaces; exec "$@"' sh)
+
+# The stopped supervisor goes on at the end, so that it can be ended.
+@test "a supervisor that does not answer: cancel says so, and so does a signalled run" {
+    "${subreaper[@]}" true || skip 'no user namespaces'
+    mkfifo pipe
+    "${subreaper[@]}" berth run art --id a --grace 1h -- \
+        sh -c 'echo $PPID; exec sleep 1000' >pipe 2>err &
+    pid=$!
+    exec 4<pipe
+    read -r supervisor <&4
+    kill -STOP "$supervisor"
+    until [ "$(awk '{ print $3 }' "/proc/$supervisor/stat")" = T ]; do :; done
+    start=$SECONDS
+    code 5 berth cancel a --grace 0
+    has "$stderr" 'the supervisor of "a" does not answer'
+    [ $((SECONDS - start)) -lt 30 ]
+    kill -TERM $pid
+    kill -TERM $pid
+    code=0
+    wait $pid || code=$?
+    exec 4<&-
+    [ $((SECONDS - start)) -lt 60 ]
+    kill -CONT "$supervisor"
+    local ended=$code
+    code 0 berth cancel a --grace 0
+    same "$ended" 125
+    has "$(cat err)" 'berth: run: cancel: the supervisor of "a" does not answer'
+    has "$(cat err)" 'hint: berth status'
+}
