@@ -23,9 +23,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/afs.h"
 #include "agent/cgroup.h"
 #include "agent/limits.h"
-#include "agent/record.h"
 
 #define PERIOD_US 100000
 #define REMOVE_TRIES \
@@ -433,16 +433,19 @@ void group_remove(struct group *g)
 
 static void sweep_dir(int dir, const char *mark, int tries)
 {
-	struct names d = {.fd = dir < 0 ? -1
-					: openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+	int fd = dir < 0 ? -1 : openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct dirscan d;
 	const char *name;
+	uint8_t type;
 
-	while (d.fd >= 0 && (name = names_next(&d))) {
+	if (fd < 0)
+		return;
+	dirscan_init(&d, fd);
+	while ((name = dirscan_next(&d, &type))) {
 		if (strncmp(name, mark, strlen(mark)) == 0)
 			remove_dir(dir, name, tries); /* EBUSY in the end: it still runs */
 	}
-	if (d.fd >= 0)
-		close(d.fd);
+	close(fd);
 }
 
 void groups_sweep(bool patient)

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/afs.h"
 #include "agent/attach.h"
 #include "agent/conn.h"
 #include "agent/init.h"
@@ -31,12 +32,16 @@ static void pause_ms(void)
 /* Calls each for every record of a kind that is held and has no TERMINAL. */
 static int64_t each_alive(int64_t kind, void (*each)(void *ctx, int dirfd), void *ctx)
 {
-	struct names d = {
-		.fd = openat(agent.dirfd, kind_dir(kind), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+	int fd = openat(agent.dirfd, kind_dir(kind), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct dirscan d;
 	const char *name;
 	int64_t count = 0;
+	uint8_t type;
 
-	while (d.fd >= 0 && (name = names_next(&d))) {
+	if (fd < 0)
+		return 0;
+	dirscan_init(&d, fd);
+	while ((name = dirscan_next(&d, &type))) {
 		struct wire_slice id = {(const uint8_t *)name, strlen(name)};
 		struct record r;
 
@@ -49,8 +54,7 @@ static int64_t each_alive(int64_t kind, void (*each)(void *ctx, int dirfd), void
 		}
 		record_unload(&r);
 	}
-	if (d.fd >= 0)
-		close(d.fd);
+	close(fd);
 	return count;
 }
 

@@ -30,6 +30,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "agent/afs.h"
 #include "agent/cgroup.h"
 #include "agent/conn.h"
 #include "agent/init.h"
@@ -212,12 +213,10 @@ static int enter_dir(const char *path, struct agent_fail *f)
 /* 0 taken; 1 another init holds it; -1 and *f. */
 static int take_lock(struct agent_fail *f)
 {
-	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-
 	self.lockfd = open("init.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (self.lockfd < 0)
 		return fail(f, WIRE_E_IO, "lock", errno, "cannot open %s/init.lock: %m", agent.dir);
-	if (fcntl(self.lockfd, F_OFD_SETLK, &fl) == 0)
+	if (ofd_lock(self.lockfd, F_WRLCK, false) == 0)
 		return 0;
 	if (errno == EAGAIN || errno == EACCES)
 		return 1;
@@ -239,17 +238,15 @@ static bool somebody_listens(void)
 }
 
 /* Another one holds the lock. It may not listen yet, or be about to end: nobody tells, so it is
- * asked. 1: it listens; 0: it has ended
- * and the lock is ours; -1. */
+ * asked. 1: it listens; 0: it has ended and the lock is ours; -1. */
 static int wait_for_winner(struct agent_fail *f)
 {
-	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	int64_t end = now_ms() + WINNER_MS;
 
 	do {
 		if (somebody_listens())
 			return 1;
-		if (fcntl(self.lockfd, F_OFD_SETLK, &fl) == 0)
+		if (ofd_lock(self.lockfd, F_WRLCK, false) == 0)
 			return 0;
 		poll(NULL, 0, 1);
 	} while (now_ms() < end);
@@ -260,9 +257,7 @@ static int wait_for_winner(struct agent_fail *f)
 /* By hand: a child that was forked a moment ago may still have the file open. */
 static void let_go(void)
 {
-	struct flock fl = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
-
-	fcntl(self.lockfd, F_OFD_SETLK, &fl);
+	ofd_lock(self.lockfd, F_UNLCK, false);
 }
 
 static int write_incarnation(struct agent_fail *f)

@@ -209,11 +209,3 @@ void output_hash(const struct output *o, uint8_t ret[16])
 	XXH128_canonicalFromHash(&c, hash_digest(hash_of(o)));
 	memcpy(ret, c.digest, 16);
 }
-
-void output_sync(const struct output *o)
-{
-	if (o->head >= 0)
-		fdatasync(o->head);
-	if (o->tail >= 0)
-		fdatasync(o->tail);
-}

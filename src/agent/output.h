@@ -28,7 +28,5 @@ int output_pump(struct output *o, size_t max);
 void output_idle(void);
 /* XXH3-128 over every byte, canonical. */
 void output_hash(const struct output *o, uint8_t ret[16]);
-/* Files to disk. */
-void output_sync(const struct output *o);
 
 #endif

@@ -3,45 +3,18 @@
  * record.c: records as the agent reads them: STATUS, LIST, READ.
  *
  * Invariants: nothing here writes into a record or takes its lock (a probe that took it would
- * look alive). What the bytes mean is
- * wire/journal.c's. It does not talk to supervisors: that is attach.c.
+ * look alive). What the bytes mean is wire/journal.c's. It does not talk to supervisors: that is
+ * attach.c.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/afs.h"
 #include "agent/record.h"
-
-struct dirent64_raw {
-	uint64_t ino;
-	int64_t off;
-	uint16_t len;
-	uint8_t type;
-	char name[];
-};
-
-const char *names_next(struct names *d)
-{
-	for (;;) {
-		const struct dirent64_raw *e;
-
-		if (d->pos >= d->n) {
-			d->n = syscall(SYS_getdents64, d->fd, d->buf, sizeof(d->buf));
-			d->pos = 0;
-			if (d->n <= 0)
-				return NULL;
-		}
-		e = (const void *)(d->buf + d->pos);
-		d->pos += e->len;
-		if (strcmp(e->name, ".") != 0 && strcmp(e->name, "..") != 0)
-			return e->name;
-	}
-}
 
 const char *kind_dir(int64_t kind)
 {
@@ -64,11 +37,7 @@ int record_held(int jfd)
 {
 	/* A read lock conflicts with the supervisor's write lock alone: readers do not see each
 	 * other. */
-	struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
-
-	if (fcntl(jfd, F_OFD_GETLK, &l) < 0)
-		return -1;
-	return l.l_type != F_UNLCK;
+	return ofd_held(jfd, F_RDLCK);
 }
 
 int record_load_at(int dirfd, struct record *ret, struct agent_fail *f)
@@ -206,14 +175,15 @@ int verb_status(struct conn *c, const uint8_t *p, size_t n)
 int verb_list(struct conn *c, const uint8_t *p, size_t n)
 {
 	int64_t kind = wire_find_int(p, n, WK_KIND, WIRE_KIND_EXECUTION);
-	struct names d = {
-		.fd = openat(agent.dirfd, kind_dir(kind), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+	int fd = openat(agent.dirfd, kind_dir(kind), O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret = 0;
+	struct dirscan d;
 	const char *name;
-	int ret = 0;
+	uint8_t type;
 
-	if (d.fd < 0)
+	if (fd < 0)
 		return conn_error(c, WIRE_E_IO, NULL, errno, "cannot list the records: %m");
-	while (ret == 0 && (name = names_next(&d))) {
+	dirscan_init(&d, fd);
+	while (ret == 0 && (name = dirscan_next(&d, &type))) {
 		struct wire_slice id = {(const uint8_t *)name, strlen(name)};
 		struct record r;
 
@@ -222,7 +192,7 @@ int verb_list(struct conn *c, const uint8_t *p, size_t n)
 		ret = record_reply(c, WIRE_EVENT, id, &r, REPLY_SPEC);
 		record_unload(&r);
 	}
-	close(d.fd);
+	close(fd);
 	return ret < 0 ? -1 : conn_ok(c);
 }
 

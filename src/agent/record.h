@@ -35,13 +35,4 @@ enum { REPLY_SPEC = 1, REPLY_ENV = 2, REPLY_EXISTED = 4 };
 int record_reply(struct conn *c, uint8_t type, struct wire_slice id, const struct record *r,
 		 unsigned what);
 
-/* Names in a directory, without malloc. buf is the caller's; start with n = pos = 0. NULL at
- * the end. */
-struct names {
-	int fd;
-	char buf[4096] __attribute__((aligned(8)));
-	ssize_t n, pos;
-};
-const char *names_next(struct names *d);
-
 #endif

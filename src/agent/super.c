@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/afs.h"
 #include "agent/super.h"
 #include "agent/sweep.h"
 
@@ -257,17 +258,10 @@ static void drain(struct super *s)
 	super_raise(s, EV_DRAINED);
 }
 
-static void unlock(const struct super *s)
-{
-	struct flock fl = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
-
-	fcntl(s->l->jfd, F_OFD_SETLK, &fl);
-}
-
 static void seal(struct super *s)
 {
 	seal_terminal(s);
-	unlock(s);
+	ofd_lock(s->l->jfd, F_UNLCK, false);
 	s->dirty = true;
 }
 

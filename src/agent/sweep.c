@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/record.h"
+#include "agent/afs.h"
 #include "agent/sweep.h"
 
 #define TREE_MAX      (1u << 18) /* processes looked at in one round */
@@ -98,28 +98,34 @@ static bool children_of_thread(struct members *m, pid_t pid, const char *tid)
 
 static void children_of(struct members *m, pid_t pid)
 {
-	struct names d = {.fd = -1};
+	struct dirscan d;
 	const char *tid;
 	char path[32];
+	uint8_t type;
+	int fd;
 
 	fmt(path, sizeof(path), "/proc/%d/task", pid);
-	d.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (d.fd < 0)
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
 		return;
-	while ((tid = names_next(&d)))
+	dirscan_init(&d, fd);
+	while ((tid = dirscan_next(&d, &type)))
 		children_of_thread(m, pid, tid);
-	close(d.fd);
+	close(fd);
 }
 
 /* Without CONFIG_PROC_CHILDREN: one pass over /proc for each generation. */
 static void scan_generation(struct members *m, size_t from, size_t to)
 {
-	struct names d = {.fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+	int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct dirscan d;
 	const char *name;
+	uint8_t type;
 
-	if (d.fd < 0)
+	if (fd < 0)
 		return;
-	while ((name = names_next(&d))) {
+	dirscan_init(&d, fd);
+	while ((name = dirscan_next(&d, &type))) {
 		pid_t pid = (pid_t)strtol(name, NULL, 10), ppid;
 		char state;
 
@@ -130,7 +136,7 @@ static void scan_generation(struct members *m, size_t from, size_t to)
 				add(m, pid, ppid);
 		}
 	}
-	close(d.fd);
+	close(fd);
 }
 
 static bool have_children_files(void)
