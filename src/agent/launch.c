@@ -259,14 +259,12 @@ static int write_journal(struct launch *l, struct agent_fail *f)
 
 static int make_journal(struct launch *l, struct agent_fail *f)
 {
-	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-
 	l->jfd = openat(l->recfd, "journal", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (l->jfd < 0)
 		return io_fail(f, "journal");
 	if (write_journal(l, f) < 0)
 		return -1;
-	if (fcntl(l->jfd, F_OFD_SETLK, &fl) < 0)
+	if (ofd_lock(l->jfd, F_WRLCK, false) < 0)
 		return fail(f, WIRE_E_UNSUPPORTED, "record", errno,
 			    "the file system of %s has no locks: %m", agent.dir);
 	if (l->spec.durable && fsync(l->jfd) < 0)
@@ -508,8 +506,12 @@ static int run(struct conn *c, struct launch *l, struct agent_fail *f)
 {
 	int pair[2], r = -1;
 
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-		return conn_error(c, WIRE_E_UNAVAILABLE, "fork", errno, "cannot make a socket: %m");
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
+		fail(f, WIRE_E_UNAVAILABLE, "fork", errno, "cannot make a socket: %m");
+		seal_failed(l, f);
+		group_remove(&l->group);
+		return attach_settled(c, l->spec.kind, l->spec.id, 0);
+	}
 	l->answerfd = pair[1];
 	/* STOP sees this record, or this sees STOP. */
 	if (atomic_load(&agent.shared->stopping))

@@ -129,7 +129,7 @@ static void exec_lookup(struct child *c)
 		c->err = errno;
 		return;
 	}
-	for (bool more = true; more;) {
+	for (;;) {
 		const char *end = strchr(path, ':');
 		size_t n = end ? (size_t)(end - path) : strlen(path);
 
@@ -145,7 +145,8 @@ static void exec_lookup(struct child *c)
 				break;
 			}
 		}
-		more = end != NULL;
+		if (!end)
+			break;
 		path = end + 1;
 	}
 	c->err = err;
