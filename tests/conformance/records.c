@@ -243,7 +243,7 @@ CASE(prune_keeps_what_is_in_use, RUNS | BERTH_CAP_START)
 	int n = 0;
 
 	need_names();
-	S = box_named("pruned", BERTH_OPEN_START);
+	use_box("pruned");
 	put_text(in(used, "data"), "used");
 	put_text(in(unused, "data"), "not any more");
 	request(&q, "old-1", "exit 0");
@@ -295,7 +295,7 @@ static int prune_or_deploy(void *arg)
 	struct berth_status st;
 	char id[32], byte;
 
-	S = box_named("prune-race", BERTH_OPEN_START);
+	use_box("prune-race");
 	close(c->go[1]);
 	(void)!read(c->go[0], &byte, 1);
 	for (int i = 0; i < 8; i++) {
@@ -317,7 +317,7 @@ CASE(prune_beside_deploys, RUNS | BERTH_CAP_START)
 	pid_t pids[4];
 
 	need_names();
-	S = box_named("prune-race", BERTH_OPEN_START);
+	use_box("prune-race");
 	OK(berth_sandbox_start(S, &E));
 	ASSERT_OK(pipe(c.go));
 	for (int i = 0; i < 4; i++) {

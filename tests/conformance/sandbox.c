@@ -11,7 +11,7 @@
 static struct berth_sandbox *own(const char *name)
 {
 	need_names();
-	S = box_named(name, BERTH_OPEN_START);
+	use_box(name);
 	return S;
 }
 
@@ -358,7 +358,7 @@ static int hammer(void *arg)
 	int n = *(int *)arg;
 	char id[32];
 
-	S = box_named("hammered", BERTH_OPEN_START);
+	use_box("hammered");
 	for (int i = 0; i < 6; i++) {
 		snprintf(id, sizeof(id), "h-%d-%d", n, i);
 		request(&q, id, "exit 0");

@@ -294,7 +294,7 @@ TEST(init_and_then_stop)
 	struct berth_status st;
 
 	local_only();
-	S = s = box_named("headless", BERTH_OPEN_START);
+	s = use_box("headless");
 	start_ready("headless-1", "spawn daemon { up pause } ready pause");
 	for (pid_t init; (init = find_init()) > 1;)
 		kill_and_wait(init);
@@ -311,7 +311,7 @@ TEST(init_and_then_destroy)
 	struct berth_destroy_result r;
 
 	local_only();
-	S = box_named("headless-2", BERTH_OPEN_START);
+	use_box("headless-2");
 	start_ready("headless-2", "spawn daemon { ignore TERM up pause } ready pause");
 	for (pid_t init; (init = find_init()) > 1;)
 		kill_and_wait(init);
@@ -326,7 +326,7 @@ TEST(init_and_supervisor)
 	pid_t sup;
 
 	local_only();
-	S = box_named("both", BERTH_OPEN_START);
+	use_box("both");
 	start_ready("both", "spawn daemon { ignore TERM up pause } ready pause");
 	sup = supervisor_of("both");
 	for (pid_t init; (init = find_init()) > 1;)
@@ -365,9 +365,8 @@ TEST_TIMEOUT(init_at_random_moments, 300)
 	pid_t pid;
 
 	local_only();
-	S = box_named("unlucky", BERTH_OPEN_START);
+	use_box("unlucky");
 	OK(berth_sandbox_start(S, &E));
-	S = NULL;
 	conf.template = "local:unlucky?isolation=none";
 	pid = in_child(deploy_in_a_loop, &n);
 	p.fd = (int)syscall(SYS_pidfd_open, pid, 0);
