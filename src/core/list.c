@@ -259,10 +259,12 @@ static int remove_direct(struct berth_sandbox *s, int berth_fd, const char *id,
 		return rc;
 	if (!record_final(&r.st))
 		return still_runs(id, err);
-	/* The end is written: its keeper lets go of the lock next. A read lock waits for that, and
-	 * nobody who asks sees it. */
-	if (r.facts.held &&
-	    RETRY_EINTR(fcntl(r.jfd, F_OFD_SETLKW, &(struct flock){.l_type = F_RDLCK})) < 0)
+	/* The end is written: its keeper lets go of the lock next. A read lock waits for that; who
+	 * takes it for the keeper's meanwhile finds the end, too. */
+	do
+		rc = r.facts.held ? fd_lock_wait(r.jfd, false) : 0;
+	while (rc == -EINTR);
+	if (rc < 0)
 		return still_runs(id, err);
 	snprintf(to, sizeof(to), "tmp/rm-%s", random_name(random, 16));
 	rc = mkdir_p(berth_fd, "tmp", 0700);
