@@ -5,7 +5,8 @@
  */
 #include "conf.h"
 
-#define LIFE (BERTH_CAP_EXECUTE | BERTH_CAP_START | BERTH_CAP_STOP | BERTH_CAP_DESTROY | BERTH_CAP_INFO)
+#define LIFE \
+	(BERTH_CAP_EXECUTE | BERTH_CAP_START | BERTH_CAP_STOP | BERTH_CAP_DESTROY | BERTH_CAP_INFO)
 
 /* The case's own sandbox becomes the one that run(), start() and so on use. */
 static struct berth_sandbox *own(const char *name)
@@ -23,9 +24,16 @@ static struct berth_sandbox *onlooker(const char *name)
 
 CASE(specs, 0)
 {
-	static const char *const bad[] = {
-		"nosuchprovider:x", "local:", "local:-x", "local:a/b", "local:x?nokey=1", "local:x?isolation",
-		"local:x y", ":x", "local:x?isolation=sometimes", "local:.x"};
+	static const char *const bad[] = {"nosuchprovider:x",
+					  "local:",
+					  "local:-x",
+					  "local:a/b",
+					  "local:x?nokey=1",
+					  "local:x?isolation",
+					  "local:x y",
+					  ":x",
+					  "local:x?isolation=sometimes",
+					  "local:.x"};
 	struct berth_sandbox *s = NULL;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
@@ -249,7 +257,8 @@ static int wait_in_sandbox(void *arg)
 	S = onlooker("watched");
 	rc = berth_wait(S, arg, 30000, &st, &E);
 	if (rc == 0)
-		return st.state == BERTH_CANCELLED || st.state == BERTH_PROVIDER_UNAVAILABLE ? 0 : 1;
+		return st.state == BERTH_CANCELLED || st.state == BERTH_PROVIDER_UNAVAILABLE ? 0
+											     : 1;
 	return rc == BERTH_E_UNAVAILABLE ? 0 : 2;
 }
 
@@ -333,7 +342,8 @@ CASE(a_remote_dir_of_its_own, LIFE)
 
 	own("two-dirs");
 	run("in-default", "exit 1", &st);
-	OK(berth_sandbox_open(context(), spec_for("two-dirs"), "other/dir", BERTH_OPEN_START, &s, &E));
+	OK(berth_sandbox_open(context(), spec_for("two-dirs"), "other/dir", BERTH_OPEN_START, &s,
+			      &E));
 	request(&q, "in-other", "exit 2");
 	OK(berth_deploy(s, &q, &r, &E));
 	OK(berth_wait(s, "in-other", 10000, &st, &E));

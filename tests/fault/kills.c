@@ -82,7 +82,8 @@ static bool has_open(pid_t pid, const char *name)
 		ssize_t n = readlinkat(dirfd(d), e->d_name, target, sizeof(target) - 1);
 
 		target[n > 0 ? n : 0] = '\0';
-		found = strncmp(target, conf.state, strlen(conf.state)) == 0 && strstr(target, name);
+		found = strncmp(target, conf.state, strlen(conf.state)) == 0 &&
+			strstr(target, name);
 	}
 	if (d)
 		closedir(d);
@@ -111,10 +112,11 @@ static pid_t find_init(void)
 
 TEST(supervisor_of_a_running_one)
 {
-	static const char *const what[] = {
-		"ready pause", "spawn setsid { ignore TERM up pause } ready pause",
-		"spawn daemon { ignore TERM ignore HUP up pause } spawn double { up pause } ready pause",
-		"ready chatter 1", "storm 50 ready pause"};
+	static const char *const what[] = {"ready pause",
+					   "spawn setsid { ignore TERM up pause } ready pause",
+					   "spawn daemon { ignore TERM ignore HUP up pause } spawn "
+					   "double { up pause } ready pause",
+					   "ready chatter 1", "storm 50 ready pause"};
 	struct berth_status st, again;
 	char id[32];
 
@@ -179,7 +181,7 @@ TEST_TIMEOUT(supervisor_at_random_moments, 300)
 	local_only();
 	for (unsigned i = 0; i < n; i++) {
 		snprintf(id, sizeof(id), "moment-%u", i);
-		start(id, i % 3 == 0 ? "ready sleep 3 exit 7"
+		start(id, i % 3 == 0   ? "ready sleep 3 exit 7"
 			  : i % 3 == 1 ? "spawn daemon { up pause } ready exit 7"
 				       : "rand 1 1 100000 ready exit 7");
 		{

@@ -99,8 +99,8 @@ static void look_at_the_record(const struct inject *in, int outcome)
 		break;
 	case BERTH_UNKNOWN:
 		/* A seal that cannot be written is the only other reason. */
-		ASSERT(in->error == 0 || in->fired_nr == SYS_pwrite64 || in->fired_nr == SYS_fdatasync ||
-		       in->fired_nr == SYS_write);
+		ASSERT(in->error == 0 || in->fired_nr == SYS_pwrite64 ||
+		       in->fired_nr == SYS_fdatasync || in->fired_nr == SYS_write);
 		ASSERT(st.message[0] != '\0');
 		break;
 	case BERTH_FAILED:
@@ -155,24 +155,55 @@ static const char *call_name(int nr)
 		int nr;
 		const char *name;
 	} t[] = {
-		{SYS_write, "write"},	  {SYS_pwrite64, "pwrite64"}, {SYS_writev, "writev"},
-		{SYS_openat, "openat"},	  {SYS_mkdirat, "mkdirat"},   {SYS_mkdir, "mkdir"},
-		{SYS_renameat2, "renameat2"}, {SYS_rename, "rename"}, {SYS_renameat, "renameat"},
-		{SYS_linkat, "linkat"},	  {SYS_unlinkat, "unlinkat"}, {SYS_ftruncate, "ftruncate"},
-		{SYS_fallocate, "fallocate"}, {SYS_fsync, "fsync"},   {SYS_fdatasync, "fdatasync"},
-		{SYS_mount, "mount"},	  {SYS_clone, "clone"},	      {SYS_clone3, "clone3"},
-		{SYS_fork, "fork"},	  {SYS_vfork, "vfork"},	      {SYS_execve, "execve"},
-		{SYS_socket, "socket"},	  {SYS_bind, "bind"},	      {SYS_listen, "listen"},
-		{SYS_accept4, "accept4"}, {SYS_connect, "connect"},   {SYS_pipe2, "pipe2"},
-		{SYS_socketpair, "socketpair"}, {SYS_epoll_create1, "epoll_create1"},
-		{SYS_epoll_ctl, "epoll_ctl"}, {SYS_signalfd4, "signalfd4"},
-		{SYS_timerfd_create, "timerfd_create"}, {SYS_timerfd_settime, "timerfd_settime"},
-		{SYS_fcntl, "fcntl"},	  {SYS_copy_file_range, "copy_file_range"},
-		{SYS_sendfile, "sendfile"}, {SYS_splice, "splice"},   {SYS_unshare, "unshare"},
-		{SYS_setns, "setns"},	  {SYS_mmap, "mmap"},	      {SYS_pidfd_open, "pidfd_open"},
-		{SYS_pidfd_send_signal, "pidfd_send_signal"}, {SYS_prctl, "prctl"},
-		{SYS_fchmod, "fchmod"},	  {SYS_utimensat, "utimensat"}, {SYS_getdents64, "getdents64"},
-		{SYS_newfstatat, "newfstatat"}, {SYS_pread64, "pread64"}, {SYS_kill, "kill"},
+		{SYS_write, "write"},
+		{SYS_pwrite64, "pwrite64"},
+		{SYS_writev, "writev"},
+		{SYS_openat, "openat"},
+		{SYS_mkdirat, "mkdirat"},
+		{SYS_mkdir, "mkdir"},
+		{SYS_renameat2, "renameat2"},
+		{SYS_rename, "rename"},
+		{SYS_renameat, "renameat"},
+		{SYS_linkat, "linkat"},
+		{SYS_unlinkat, "unlinkat"},
+		{SYS_ftruncate, "ftruncate"},
+		{SYS_fallocate, "fallocate"},
+		{SYS_fsync, "fsync"},
+		{SYS_fdatasync, "fdatasync"},
+		{SYS_mount, "mount"},
+		{SYS_clone, "clone"},
+		{SYS_clone3, "clone3"},
+		{SYS_fork, "fork"},
+		{SYS_vfork, "vfork"},
+		{SYS_execve, "execve"},
+		{SYS_socket, "socket"},
+		{SYS_bind, "bind"},
+		{SYS_listen, "listen"},
+		{SYS_accept4, "accept4"},
+		{SYS_connect, "connect"},
+		{SYS_pipe2, "pipe2"},
+		{SYS_socketpair, "socketpair"},
+		{SYS_epoll_create1, "epoll_create1"},
+		{SYS_epoll_ctl, "epoll_ctl"},
+		{SYS_signalfd4, "signalfd4"},
+		{SYS_timerfd_create, "timerfd_create"},
+		{SYS_timerfd_settime, "timerfd_settime"},
+		{SYS_fcntl, "fcntl"},
+		{SYS_copy_file_range, "copy_file_range"},
+		{SYS_sendfile, "sendfile"},
+		{SYS_splice, "splice"},
+		{SYS_unshare, "unshare"},
+		{SYS_setns, "setns"},
+		{SYS_mmap, "mmap"},
+		{SYS_pidfd_open, "pidfd_open"},
+		{SYS_pidfd_send_signal, "pidfd_send_signal"},
+		{SYS_prctl, "prctl"},
+		{SYS_fchmod, "fchmod"},
+		{SYS_utimensat, "utimensat"},
+		{SYS_getdents64, "getdents64"},
+		{SYS_newfstatat, "newfstatat"},
+		{SYS_pread64, "pread64"},
+		{SYS_kill, "kill"},
 	};
 
 	for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++) {
@@ -229,7 +260,8 @@ static void sweep_round(struct inject *in)
 {
 	pid_t pid;
 
-	for (int i = 0; i < 1000 && processes_with(round_state, &pid) + processes_with(mark_of("step"), &pid);
+	for (int i = 0;
+	     i < 1000 && processes_with(round_state, &pid) + processes_with(mark_of("step"), &pid);
 	     i++)
 		kill(pid, SIGKILL);
 	if (in->servant > 0 && kill(in->servant, 0) == 0)
@@ -239,7 +271,8 @@ static void sweep_round(struct inject *in)
 }
 
 /* One round. Returns how many calls the wanted program made. */
-static unsigned round_at(enum inject_who who, unsigned nth, int error, const char *how, bool *ret_fired)
+static unsigned round_at(enum inject_who who, unsigned nth, int error, const char *how,
+			 bool *ret_fired)
 {
 	struct inject *in = inject_new(who, nth, error);
 	static unsigned number;
