@@ -49,6 +49,23 @@ static bool append(const struct launch *l, size_t at, uint32_t type, const void 
 	return len && put_mapped(l, at, entry, len);
 }
 
+bool seal_executing(struct super *s)
+{
+	uint8_t entry[256];
+	struct wire_w w;
+
+	wire_w_init(&w, entry, sizeof(entry));
+	wire_w_int(&w, JK_STATE, WIRE_S_STARTING);
+	wire_w_int(&w, JK_TIME_MS, wall_ms());
+	wire_w_str(&w, JK_STAGE, "exec");
+	wire_w_str(&w, JK_CONTAINMENT, level_name(s->l->level));
+	wire_w_str(&w, JK_VIEW, s->view.level);
+	if (!append(s->l, s->l->jend, JOURNAL_STATE, entry, w.len))
+		return false;
+	s->l->jend += journal_entry_size(w.len);
+	return true;
+}
+
 void seal_running(struct super *s)
 {
 	struct wire_w w;

@@ -133,7 +133,11 @@ static int start_command(struct super *s)
 		limits_fill(&s->l->spec, &s->l->group, &sp);
 		if (s->l->infd >= 0 && s->in >= 0)
 			start_feed(s);
-		s->main = spawn_start(&sp, &s->report, &s->fail);
+		if (seal_executing(s))
+			s->main = spawn_start(&sp, &s->report, &s->fail);
+		else
+			s->main = fail(&s->fail, WIRE_E_IO, "record", errno,
+				       "the record cannot be written: %m");
 		r = s->main < 0 ? -1 : 0;
 	}
 	close_stdio(&io);
