@@ -61,6 +61,9 @@ enum berth_sandbox_status {
 	BERTH_SANDBOX_ERROR,
 };
 
+/* "pending" …, static; "error" for a number that is no status. */
+BERTH_PUBLIC const char *berth_sandbox_status_name(int status);
+
 /* What a provider knows about a sandbox. Strings are arrays, so that nobody frees anything. */
 struct berth_provider_info {
 	enum berth_sandbox_status status;

@@ -28,18 +28,6 @@ const struct cli_opt destroy_options[] = {
 	{0},
 };
 
-static const char *status_word(enum berth_sandbox_status s)
-{
-	static const char *const words[] = {
-		[BERTH_SANDBOX_PENDING] = "pending",     [BERTH_SANDBOX_STARTING] = "starting",
-		[BERTH_SANDBOX_RUNNING] = "running",     [BERTH_SANDBOX_STOPPING] = "stopping",
-		[BERTH_SANDBOX_STOPPED] = "stopped",     [BERTH_SANDBOX_DESTROYING] = "destroying",
-		[BERTH_SANDBOX_DESTROYED] = "destroyed", [BERTH_SANDBOX_ERROR] = "error",
-	};
-
-	return (size_t)s < ARRAY_LEN(words) && words[s] ? words[s] : "error";
-}
-
 /* "PROVIDER:NAME" in its two halves. */
 static void split_name(const char *full, char provider[64], const char **ret_name)
 {
@@ -68,7 +56,7 @@ static void info_json(struct json *j, const char *full, const struct berth_provi
 	json_kv_str(j, "sandboxId", i->id);
 	if (*i->resource_id)
 		json_kv_str(j, "providerResourceId", i->resource_id);
-	json_kv_str(j, "status", status_word(i->status));
+	json_kv_str(j, "status", berth_sandbox_status_name((int)i->status));
 	json_time(j, "createdAt", i->created_ms);
 	if (i->expires_ms)
 		json_time(j, "expiresAt", i->expires_ms);
@@ -113,7 +101,7 @@ static void print_info_human(const char *full, const struct berth_provider_info 
 	line("sandbox", full);
 	line("id", i->id);
 	line("resource", i->resource_id);
-	line("status", status_word(i->status));
+	line("status", berth_sandbox_status_name((int)i->status));
 	line("message", i->message);
 	if (i->created_ms)
 		line("created", format_rfc3339_ms(i->created_ms, when));
@@ -262,7 +250,8 @@ static int on_sandbox(void *arg, const char *spec)
 	if (!l->head)
 		row("SANDBOX", "STATUS", "ISOLATION", "ID");
 	l->head = true;
-	row(spec, status_word(info.status), *info.isolation ? info.isolation : "-", info.id);
+	row(spec, berth_sandbox_status_name((int)info.status),
+	    *info.isolation ? info.isolation : "-", info.id);
 	return 0;
 }
 

@@ -25,7 +25,7 @@
 #include "core/road.h"
 
 /* An answer that waits for nothing. */
-#define ANSWER_MS    30000
+#define ANSWER_MS 30000
 /* A supervisor's greeting, before an answer that may wait. */
 #define GREETING_MS  8000
 #define PAUSE_MAX_NS (20 * NS_PER_MS)
@@ -33,13 +33,6 @@
 #define RING_TRIES 100
 
 /* ── may it be asked? ───────────────────────────────────────────────────────────────────── */
-
-static const char *const sandbox_words[] = {
-	[BERTH_SANDBOX_PENDING] = "pending",     [BERTH_SANDBOX_STARTING] = "starting",
-	[BERTH_SANDBOX_RUNNING] = "running",     [BERTH_SANDBOX_STOPPING] = "stopping",
-	[BERTH_SANDBOX_STOPPED] = "stopped",     [BERTH_SANDBOX_DESTROYING] = "destroying",
-	[BERTH_SANDBOX_DESTROYED] = "destroyed", [BERTH_SANDBOX_ERROR] = "error",
-};
 
 static void unavailable(const char *id, const char *state, const char *message,
 			struct berth_status *ret)
@@ -82,7 +75,7 @@ int source_gate(struct berth_sandbox *s, const char *id, struct berth_status *re
 	if (info.status == BERTH_SANDBOX_RUNNING || info.status == BERTH_SANDBOX_STARTING ||
 	    info.status == BERTH_SANDBOX_ERROR || info.status == BERTH_SANDBOX_STOPPING)
 		return 0;
-	unavailable(id, sandbox_words[info.status],
+	unavailable(id, berth_sandbox_status_name((int)info.status),
 		    info.message[0] ? info.message : "the sandbox does not run", ret);
 	return 1;
 }

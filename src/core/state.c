@@ -29,6 +29,18 @@ const char *berth_state_name(int state)
 	return state > 0 && (size_t)state < ARRAY_LEN(state_names) ? state_names[state] : NULL;
 }
 
+const char *berth_sandbox_status_name(int status)
+{
+	static const char *const names[] = {
+		[BERTH_SANDBOX_PENDING] = "pending",     [BERTH_SANDBOX_STARTING] = "starting",
+		[BERTH_SANDBOX_RUNNING] = "running",     [BERTH_SANDBOX_STOPPING] = "stopping",
+		[BERTH_SANDBOX_STOPPED] = "stopped",     [BERTH_SANDBOX_DESTROYING] = "destroying",
+		[BERTH_SANDBOX_DESTROYED] = "destroyed", [BERTH_SANDBOX_ERROR] = "error",
+	};
+
+	return status > 0 && (size_t)status < ARRAY_LEN(names) ? names[status] : "error";
+}
+
 bool berth_state_terminal(int state)
 {
 	return wire_state_is_terminal(state);

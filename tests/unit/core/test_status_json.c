@@ -97,6 +97,11 @@ TEST(what_is_no_state_is_refused)
 	ASSERT_NULL(berth_state_name(0));
 	ASSERT_NULL(berth_state_name(10));
 	ASSERT_NULL(berth_state_name(-1));
+	ASSERT_STREQ(berth_sandbox_status_name(BERTH_SANDBOX_STOPPED), "stopped");
+	/* a driver of somebody else's may say anything */
+	ASSERT_STREQ(berth_sandbox_status_name(0), "error");
+	ASSERT_STREQ(berth_sandbox_status_name(-1), "error");
+	ASSERT_STREQ(berth_sandbox_status_name(BERTH_SANDBOX_ERROR + 1), "error");
 }
 
 TEST(states_and_signals_have_words)
