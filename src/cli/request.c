@@ -69,8 +69,11 @@ static int too_many(int code)
 	return cli_fail(&err);
 }
 
-/* One "K=V" or "K" from @where ("-e", "env.txt:3"). */
-static int env_one(struct strv *v, const char *item, const char *where)
+/*
+ * One "K=V" or "K" from @where ("-e", "env.txt:3"). A "K" of a file may be the rest of somebody's
+ * value on a line of its own, so it is not @shown.
+ */
+static int env_one(struct strv *v, const char *item, const char *where, bool shown)
 {
 	size_t len = strcspn(item, "=");
 	auto_free char *name = strndup(item, len);
@@ -83,6 +86,9 @@ static int env_one(struct strv *v, const char *item, const char *where)
 		return cli_usage("names are [A-Za-z_][A-Za-z0-9_]*",
 				 "%s: the name of a variable is not valid", where);
 	value = item[len] ? item + len + 1 : getenv(name);
+	if (!value && !shown)
+		return cli_usage("a line is NAME=VALUE, or the NAME of a variable that is set",
+				 "%s: a line without \"=\" names no variable that is set", where);
 	if (!value)
 		return cli_usage("give it as NAME=VALUE, or set it", "%s: %.64s is not set", where,
 				 name);
@@ -103,7 +109,7 @@ static int env_file_line(struct strv *v, char *line, size_t len, const char *pat
 	line += strspn(line, " \t");
 	if (!*line || *line == '#')
 		return 0;
-	return env_one(v, line, where);
+	return env_one(v, line, where, false);
 }
 
 static int env_file(struct strv *v, const char *path)
@@ -138,7 +144,7 @@ int request_env(const struct opt_list *uses, struct request_env *ret)
 
 	for (size_t i = 0; i < uses->n; i++) {
 		const struct opt_use *u = &uses->items[i];
-		int r = u->opt->letter ? env_one(&v, u->value, "-e") : env_file(&v, u->value);
+		int r = u->opt->letter ? env_one(&v, u->value, "-e", true) : env_file(&v, u->value);
 
 		if (r)
 			return r;

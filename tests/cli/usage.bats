@@ -185,7 +185,11 @@ b'; do
     [[ $stderr != *geheim* ]]
     printf 'A=1\nNOT_THERE\n' >env
     code 2 berth deploy art --id x --env-file env -- true
-    has "$stderr" 'env:2: NOT_THERE is not set'
+    has "$stderr" 'env:2: a line without'
+    printf 'A="x\nMIIEgeheim\n' >env
+    code 2 berth deploy art --id x --env-file env -- true
+    has "$stderr" 'env:2'
+    [[ $stderr != *geheim* ]]
     printf 'A=x\0y\n' >env
     code 2 berth deploy art --id x --env-file env -- true
 }
