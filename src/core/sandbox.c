@@ -160,6 +160,11 @@ static int fill_names(struct berth_sandbox *s, const struct spec_text *t, const 
 	if (s->remote_dir && (strcmp(s->remote_dir, "/") == 0 || strcmp(s->remote_dir, ".") == 0))
 		return berth_fail(err, BERTH_E_INVALID,
 				  "the remote directory \"%s\" cannot be berth's own", dir);
+	if (s->remote_dir && s->remote_dir[0] != '/' && !path_stays_inside(s->remote_dir))
+		return berth_fail(err, BERTH_E_INVALID,
+				  "the remote directory \"%s\" leaves the sandbox's home: give an "
+				  "absolute one for a place outside of it",
+				  dir);
 	return 0;
 }
 

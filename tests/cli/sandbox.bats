@@ -78,6 +78,28 @@ load helper
     code 0 berth exec -- test -d other/x/a
 }
 
+@test "--remote-dir: a relative one does not leave the home" {
+    for dir in .. ../../x a/../../x ./..; do
+        code 2 berth run art --remote-dir "$dir" -- true
+        has "$stderr" "leaves the sandbox's home"
+        code 2 berth sandbox start -s "$BERTH_SANDBOX&dir=$dir"
+    done
+    code 0 berth run art --id a --remote-dir a/../b -- true
+    code 0 berth status a --remote-dir b
+    code 0 berth run art --id a --remote-dir "$PWD/elsewhere" -- true
+    [ -d elsewhere/x/a ]
+}
+
+@test "a key that differs from what exists is a conflict that names it" {
+    code 0 berth sandbox start
+    code 4 berth sandbox start -s 'local:t?isolation=bwrap'
+    has "$stderr" isolation=
+    code 4 berth sandbox info -s 'local:t?isolation=bwrap'
+    code 4 berth deploy art --id a -s 'local:t?isolation=none&dir=other' -- true
+    has "$stderr" dir=
+    code 2 berth sandbox start -s 'local:u?isolation=bwrap'
+}
+
 @test "doctor" {
     code 0 berth doctor
     [ -n "$output" ]

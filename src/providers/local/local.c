@@ -35,11 +35,16 @@ static void local_release(void *handle)
 }
 BERTH_DEFINE_AUTO_PTR(local, struct local *, local_release);
 
-static int check_isolation(const char *v, struct berth_error *err)
+static int check_isolation(struct local *l, struct berth_error *err)
 {
+	const char *v = l->want_isolation;
+
 	if (!v || strcmp(v, "none") == 0)
 		return 0;
 	if (strcmp(v, "bwrap") == 0) {
+		/* One that exists with another answers for itself. */
+		if (local_load(l, err) == BERTH_E_CONFLICT)
+			return BERTH_E_CONFLICT;
 		berth_fail(err, BERTH_E_INVALID,
 			   "isolation=bwrap is not built yet in this version of berth");
 		berth_error_hint(err, "\"?isolation=none\" asks for no isolation by name");
@@ -63,7 +68,7 @@ static int take_pairs(struct local *l, const struct berth_sandbox_spec *spec,
 		if (!*dst)
 			return berth_fail_nomem(err);
 	}
-	return check_isolation(l->want_isolation, err);
+	return 0;
 }
 
 static int local_attach(const struct berth_sandbox_spec *spec, void **ret_handle,
@@ -82,6 +87,8 @@ static int local_attach(const struct berth_sandbox_spec *spec, void **ret_handle
 	if (!l->state_dir || !l->name || !l->full || !l->base || !l->home)
 		return berth_fail_nomem(err);
 	rc = take_pairs(l, spec, err);
+	if (rc == 0)
+		rc = check_isolation(l, err);
 	if (rc < 0)
 		return rc;
 	*ret_handle = TAKE_PTR(l);
