@@ -95,6 +95,7 @@ int cli_main(int argc, char **argv)
 
 	fd_sanitize_stdio();
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* "File too large" is for us to say; processes get it back */
 	code = flush_stdout(run_verb(argc, argv));
 	berth_sandbox_close(cli.sandbox);
 	berth_free(cli.berth);

@@ -239,6 +239,9 @@ static int load_ignore(struct walk *w, struct berth_error *err)
 
 	if (fd == -ENOENT)
 		return 0;
+	if (fd < 0 && fd != -ELOOP && fd != -EXDEV && fd != -ENXIO)
+		return berth_fail_errno(err, fd == -EACCES ? BERTH_E_INVALID : 0, -fd,
+					"artifact %s: %s", w->a->dir, IGNORE_FILE);
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
 		return berth_fail(err, BERTH_E_INVALID, "artifact %s: %s cannot be read as a file",
 				  w->a->dir, IGNORE_FILE);

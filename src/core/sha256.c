@@ -6,14 +6,17 @@
  * file and no initialisation (measured: first digest 0.01 ms after the dlopen, 1.0 ms through EVP),
  * and use the same assembly. EVP stands behind them for a libcrypto that has dropped them.
  *
- * Invariants: api is written once, inside pthread_once, and only read afterwards. The handle is
- * never closed. It does not implement SHA-256, and offers no other algorithm.
+ * Invariants: api is written once, under the mutex and before `loaded`, and only read afterwards.
+ * The handle is never closed. It does not implement SHA-256, and offers no other algorithm.
  */
 #include "core/sha256.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 struct libcrypto {
 	int (*init)(void *);
@@ -29,7 +32,7 @@ struct libcrypto {
 };
 
 static struct libcrypto api;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 static bool loaded;
 static char why[256];
 
@@ -98,11 +101,32 @@ static void load(void)
 	strncpy(why, text ? text : "it has no SHA-256", sizeof(why) - 1);
 }
 
+/* dlopen(3) tells no errno. What would stop any open is asked for itself: it is no missing library. */
+static int cannot_open(void)
+{
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0)
+		close(fd);
+	return fd < 0 ? errno : 0;
+}
+
 int sha256_load(struct berth_error *err)
 {
-	pthread_once(&once, load);
-	if (loaded)
+	bool ok;
+	int e;
+
+	/* Not once for ever: one that ran out of descriptors may have some the next time. */
+	pthread_mutex_lock(&loading);
+	if (!loaded)
+		load();
+	ok = loaded;
+	pthread_mutex_unlock(&loading);
+	if (ok)
 		return 0;
+	e = cannot_open();
+	if (e)
+		return berth_fail_errno(err, 0, e, "SHA-256: OpenSSL's libcrypto");
 	berth_fail(err, BERTH_E_UNSUPPORTED, "SHA-256: OpenSSL's libcrypto cannot be loaded: %s",
 		   why);
 	berth_error_hint(err, "install it: apt-get install libssl3");

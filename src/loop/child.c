@@ -32,6 +32,10 @@
 #include "base/time.h"
 
 #define CHILD_STACK (64 * 1024)
+/* The kernel's own soft limit of the stack. */
+#define DEFAULT_STACK (8 << 20)
+/* The usual hard limit (systemd's, since 240); "unlimited" is more than fs.nr_open allows. */
+#define ENOUGH_FILES 524288
 
 #ifndef P_PIDFD
 #define P_PIDFD 3
@@ -41,6 +45,11 @@
 struct failure {
 	int stage;
 	int error;
+};
+
+/* The kernel's struct rlimit64. */
+struct limit {
+	uint64_t soft, hard;
 };
 
 /* Everything the child needs, made ready by the parent. */
@@ -161,6 +170,32 @@ IN_CHILD static int start_session(const struct plan *plan)
 	return -1;
 }
 
+/* What cannot be raised stays as it is. By system call: the same types for every C library. */
+IN_CHILD static void fresh_limits(void)
+{
+	static const int unbounded[] = {RLIMIT_CPU,   RLIMIT_FSIZE, RLIMIT_DATA, RLIMIT_RSS,
+					RLIMIT_NPROC, RLIMIT_AS,    RLIMIT_LOCKS};
+	const struct limit none = {UINT64_MAX, UINT64_MAX}, files = {ENOUGH_FILES, ENOUGH_FILES};
+	struct limit l;
+
+	for (size_t i = 0; i < ARRAY_LEN(unbounded); i++)
+		syscall(SYS_prlimit64, 0, unbounded[i], &none, NULL);
+	for (int i = 0; i < (int)RLIM_NLIMITS; i++) {
+		if (syscall(SYS_prlimit64, 0, i, NULL, &l) < 0)
+			continue;
+		if (i == RLIMIT_NOFILE && l.hard < ENOUGH_FILES &&
+		    syscall(SYS_prlimit64, 0, i, &files, NULL) == 0)
+			continue;
+		l.soft = l.hard;
+		if (i == RLIMIT_STACK)
+			l.soft = MIN_OF(l.hard, (uint64_t)DEFAULT_STACK);
+		else if (i == RLIMIT_CORE)
+			l.soft = 0;
+		syscall(SYS_prlimit64, 0, i, &l, NULL);
+	}
+	setpriority(PRIO_PROCESS, 0, 0);
+}
+
 IN_CHILD static void reset_signals(const struct plan *plan)
 {
 	/* The kernel's struct sigaction, all zero: SIG_DFL. By system call, as the C library's
@@ -197,6 +232,8 @@ IN_CHILD static int child_main(void *arg)
 		child_fail(plan, CHILD_STAGE_SESSION);
 	if (change_directory(plan->params) < 0)
 		child_fail(plan, CHILD_STAGE_CWD);
+	if (plan->params->fresh_limits)
+		fresh_limits(); /* the fds may need it */
 	if (place_fds(plan) < 0)
 		child_fail(plan, CHILD_STAGE_FDS);
 	reset_signals(plan);

@@ -252,3 +252,36 @@ subreaper=(unshare -Urm sh -c 'echo 0 >/proc/sys/user/max_pid_namespaces
     has "$(cat err)" 'berth: run: cancel: the supervisor of "a" does not answer'
     has "$(cat err)" 'hint: berth status'
 }
+
+@test "nothing of the limits and the nice value of who starts the sandbox sticks to it" {
+    (ulimit -S -f 4000 && ulimit -S -n 64 && ulimit -S -u 700 && ulimit -S -t 300 &&
+        exec nice -n 5 berth run art -- true)
+    code 0 berth run art -- sh -c 'ulimit -S -f; ulimit -S -t; [ $(ulimit -S -n) = $(ulimit -H -n) ] && nice'
+    same "${lines[0]}" "$(ulimit -H -f)"
+    same "${lines[1]}" "$(ulimit -H -t)"
+    # Without CAP_SYS_NICE it cannot be taken back.
+    (($(awk '/^CapEff/ { print "0x" $2 }' /proc/self/status) >> 23 & 1)) || return 0
+    same "${lines[2]}" 0
+}
+
+@test "a file that may not grow is told, not a death without a word" {
+    code=0
+    (ulimit -f 8 && exec berth run art -- true) 2>err || code=$?
+    same "$code" 125
+    has "$(cat err)" 'File too large'
+    # And a process of ours gets the signal back.
+    code 0 berth run art -- sh -c 'grep SigIgn /proc/self/status'
+    [[ $output =~ 0000000000000000$ ]]
+}
+
+@test "no descriptors left is told as that" {
+    local n
+    for n in 6 7 8 9 10 11 12 13 14 16 20 30 40; do
+        code=0
+        # Those that this shell has open would count, too.
+        (exec 3>&- 4>&- && ulimit -n $n && exec berth run art -- true) 2>err || code=$?
+        [ $code != 0 ] || continue
+        same "$code" 125
+        [[ $(<err) =~ 'Too many open files'|'No file descriptors available' ]]
+    done
+}

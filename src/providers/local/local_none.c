@@ -94,6 +94,7 @@ static int run_init(struct local *l, const char *agent, const char *dir, struct 
 	p.fds = (struct child_fd[]){{errfd, 2}};
 	p.n_fds = 1;
 	p.setsid = true;
+	p.fresh_limits = true;
 	rc = child_spawn(&p, &child, NULL, err);
 	if (rc == 0)
 		rc = child_wait(&child, START_MS, &end, err);

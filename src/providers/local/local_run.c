@@ -143,6 +143,7 @@ static int spawn(const struct local *l, const char *const *argv, const struct ch
 	p.fds = fds;
 	p.n_fds = n_fds;
 	p.setsid = true;
+	p.fresh_limits = true;
 	rc = child_spawn(&p, ret, &stage, err);
 	if (rc < 0 && stage == CHILD_STAGE_CWD)
 		return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox %s has no home", l->full);

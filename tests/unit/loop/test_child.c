@@ -269,6 +269,31 @@ TEST(starts_a_session)
 	ASSERT_STREQ(out, "leader\n");
 }
 
+TEST(gives_the_limits_back)
+{
+	struct child_params params = CHILD_PARAMS_INIT;
+	struct rlimit files = {40, 40}, size = {1 << 20, RLIM_INFINITY}, old;
+	auto_free char *own = NULL, *fresh = NULL;
+	const char *script = "ulimit -S -n; ulimit -S -f; nice";
+	struct child_exit end;
+
+	ASSERT_OK(getrlimit(RLIMIT_FSIZE, &old));
+	if (old.rlim_max != RLIM_INFINITY)
+		SKIP("no file may grow beyond a limit here");
+	ASSERT_OK(setrlimit(RLIMIT_FSIZE, &size));
+	files.rlim_max = 50;
+	ASSERT_OK(setrlimit(RLIMIT_NOFILE, &files));
+	own = sh(&params, script, &end);
+	ASSERT_STREQ(own, "40\n2048\n0\n");
+	params.fresh_limits = true;
+	fresh = sh(&params, script, &end);
+	/* The hard one goes up with CAP_SYS_RESOURCE only. */
+	if (strncmp(fresh, "524288\n", 7) != 0)
+		ASSERT_STREQ(fresh, "50\nunlimited\n0\n");
+	else
+		ASSERT_STREQ(fresh + 7, "unlimited\n0\n");
+}
+
 TEST(waits_with_a_timeout)
 {
 	char *argv[] = {(char *)"sleep", (char *)"60", NULL};
