@@ -45,16 +45,16 @@ enum journal_key {
 	JK_ERR_GAP = 20,
 	JK_STARTED_MS = 21, /* when the worker ran; repeated in TERMINAL */
 	JK_ERRNO = 22,
-	JK_STAGE =
-		23, /* launch failures: "view" "workdir" "exec" …; in a STATE `starting`: "exec", from here on it may have run */
+	/* In a STATE `starting`: "exec", from here on it may have run. */
+	JK_STAGE = 23, /* launch failures: "view" "workdir" "exec" … */
 };
 
 /* One output stream as the live area or the seal describes it. */
 struct journal_stream {
 	uint64_t length;
 	uint64_t gap_from, gap_to; /* equal: no gap */
-	uint64_t
-		tail_cap; /* ring size; 0: everything kept is in the head file, at its own offset */
+	/* Ring size; 0: everything kept is in the head file, at its own offset. */
+	uint64_t tail_cap;
 };
 /*
  * The writer sets gap_from = gap_to = H before tail_cap, and tail_cap before the first byte goes

@@ -10,12 +10,11 @@
 
 enum spec_key {
 	SK_ID = 1,
-	SK_KIND = 2, /* wire_kind, default execution */
-	SK_MODE = 3, /* "worker" | "job" */
-	SK_ARG = 4,  /* repeated; the first is the command */
-	SK_ENV =
-		5, /* repeated "K=V"; the caller's -e only; left out of the record with RECORD_ENV=0 */
-	SK_ENV_NAME = 6,    /* repeated: names of all -e variables, in order (always recorded) */
+	SK_KIND = 2,     /* wire_kind, default execution */
+	SK_MODE = 3,     /* "worker" | "job" */
+	SK_ARG = 4,      /* repeated; the first is the command */
+	SK_ENV = 5,      /* repeated "K=V": the caller's -e; not in the record with RECORD_ENV=0 */
+	SK_ENV_NAME = 6, /* repeated: names of all -e variables, in order (always recorded) */
 	SK_RECORD_ENV = 7,  /* default 1 */
 	SK_WORKDIR = 8,     /* relative to the artifact root, default "." */
 	SK_INPUT_KIND = 9,  /* 0 none, 1 stdin, 2 file */
@@ -41,8 +40,7 @@ enum spec_key {
 	SK_TTY_ROWS = 29,
 	SK_STDIN_OPEN = 30, /* sessions: 1 = stdin is a pipe fed by STDIN requests */
 	SK_DETACH_MS = 31,  /* sessions: how long it may run unattended; 0 no limit (later issue) */
-	SK_FROM =
-		32, /* relaunch: id of the record whose `input` file is taken; no input follows the LAUNCH then */
+	SK_FROM = 32, /* relaunch: the record whose input is taken; none follows the LAUNCH then */
 };
 
 enum spec_input { SPEC_INPUT_NONE = 0, SPEC_INPUT_STDIN = 1, SPEC_INPUT_FILE = 2 };
