@@ -32,7 +32,7 @@ struct exec {
 	struct conn *c;
 	pid_t main;
 	int in, out[2]; /* our ends; with a pty in is its master and out[0] a dup of it */
-	bool tty, main_done, empty, timed_out, killed, gone, told;
+	bool tty, main_done, empty, timed_out, gone;
 	int status;
 	struct rusage usage;
 	int64_t deadline, kill_due, grace_ms;
@@ -207,7 +207,6 @@ static void stop(struct exec *e)
 
 static void kill_all(struct exec *e)
 {
-	e->killed = true;
 	tree_signal(LEVEL_SUBREAPER, -1, SIGKILL);
 	e->kill_due = now_ms() + 10;
 }

@@ -182,8 +182,7 @@ struct runner {
 	pid_t main;
 	bool main_done, empty;
 	int64_t kill_due; /* 0: not ending yet */
-	bool killed;
-	int orders; /* from the caller: a byte is TERM, EOF is KILL */
+	int orders;       /* from the caller: a byte is TERM, EOF is KILL */
 	int sigfd;
 };
 
@@ -200,7 +199,6 @@ static void runner_saw(void *ctx, pid_t pid, int status, const struct rusage *ru
 
 static void runner_kill(struct runner *r)
 {
-	r->killed = true;
 	r->kill_due = now_ms() + 10; /* again, until nothing is left */
 	tree_signal(r->level.level, -1, SIGKILL);
 }
