@@ -10,10 +10,15 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/path.h"
+#include "base/time.h"
+
+/* For an init to listen or to end; it takes milliseconds. */
+#define SETTLE_MS 10000
 
 const struct launcher *local_launcher(const struct local *l)
 {
@@ -31,11 +36,33 @@ static int default_alive(const struct local *l, bool *ret, struct berth_error *e
 	return 0;
 }
 
+/*
+ * Does an init serve this directory? One that holds its lock and does not listen is on its way up
+ * (another's `connect --start`) or out; which of the two, its lock or its socket shows in a moment,
+ * and nothing tells when. Only with the lock of the sandbox.
+ */
+static bool serves(const char *dir)
+{
+	int64_t deadline = deadline_from_ms(SETTLE_MS);
+	struct timespec pause = {0, NS_PER_MS};
+
+	while (local_init_alive(dir)) {
+		int fd = local_connect(dir, "init.sock");
+
+		if (fd >= 0)
+			close(fd);
+		if ((fd != -ECONNREFUSED && fd != -ENOENT) || now_mono_ns() > deadline)
+			return true;
+		nanosleep(&pause, NULL);
+	}
+	return false;
+}
+
 static int start_dir(struct local *l, const char *dir, struct berth_error *err)
 {
 	int rc = local_note_dir(l, dir, err);
 
-	if (rc == 0 && !local_init_alive(dir))
+	if (rc == 0 && !serves(dir))
 		rc = local_launcher(l)->start_init(l, dir, err);
 	return rc;
 }

@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <poll.h>
+#include <sys/inotify.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
@@ -402,6 +403,54 @@ TEST(other_directories_are_ended_too)
 	ASSERT_EQ(access("outside/s", F_OK), -1);
 	ASSERT_EQ(access("outside/init.lock", F_OK), -1);
 	ASSERT_EQ(access("outside/mine", F_OK), 0);
+}
+
+/* Holds dir/init.lock until somebody else has opened it (to ask for it), and says when it does. */
+static pid_t dying_init(const char *lock)
+{
+	int fds[2], fd = ASSERT_OK(open(lock, O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+	char event[512];
+	pid_t pid;
+
+	ASSERT_EQ(fd_pipe(fds, 0), 0);
+	pid = ASSERT_OK(fork());
+	if (pid == 0) {
+		int in = inotify_init1(IN_CLOEXEC);
+
+		if (fd_lock(fd, true) < 0 || inotify_add_watch(in, lock, IN_CLOSE) < 0 ||
+		    write(fds[1], "x", 1) != 1 || read(in, event, sizeof(event)) <= 0)
+			_exit(1);
+		_exit(0);
+	}
+	close(fds[1]);
+	ASSERT_EQ(read(fds[0], event, 1), 1);
+	close(fds[0]);
+	close(fd);
+	return pid;
+}
+
+TEST(an_init_on_its_way_out_is_followed_by_another)
+{
+	struct berth_sandbox *s = started("local:x?isolation=none");
+	struct berth_error err = BERTH_ERROR_INIT;
+	struct berth_stream stream;
+	char dir[PATH_MAX + 16], lock[PATH_MAX + 32];
+	int status;
+	pid_t pid;
+
+	snprintf(dir, sizeof(dir), "%s/other", here());
+	snprintf(lock, sizeof(lock), "%s/init.lock", dir);
+	ASSERT_OK(mkdir(dir, 0700));
+	pid = dying_init(lock);
+	if (provider_start_agent(s, dir, &err) < 0)
+		FAIL("%s", err.message);
+	berth_stream_init(&stream);
+	if (provider_open_agent(s, dir, &stream, &err) < 0)
+		FAIL("%s", err.message);
+	berth_stream_close(&stream);
+	ASSERT_EQ(waitpid(pid, &status, 0), pid);
+	ASSERT_EQ(status, 0);
+	destroyed(s);
 }
 
 TEST(long_paths_are_no_obstacle)
