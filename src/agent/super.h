@@ -120,8 +120,9 @@ void start_feed(struct super *s);
 
 /* ---- seal.c ---- */
 
-/* Before the command is given to the kernel: from here on it may have run, so a supervisor that dies leaves
- * `unknown`, not `failed`. False: the entry could not be written, and nothing may be run. */
+/* Before the command is given to the kernel: from here on it may have run, so a supervisor that
+ * dies leaves `unknown`, not `failed`. False: the entry could not be written, and nothing may be
+ * run. */
 bool seal_executing(struct super *s);
 void seal_running(struct super *s);
 void seal_terminal(struct super *s);

@@ -7,8 +7,9 @@
  * there is nothing to cancel, and the handler ends the process. From the launch on, INT and TERM
  * cancel the execution, in a thread with a handle of its own, while the output goes on being
  * streamed; a second one kills. A cancel that fails (its supervisor does not answer) ends the
- * watching: what was asked for last cannot be had. HUP leaves it running. A reader of stdout that goes away is noticed
- * also while the worker is silent, by an epoll set that holds the pipe beside stdout.
+ * watching: what was asked for last cannot be had. HUP leaves it running. A reader of stdout that
+ * goes away is noticed also while the worker is silent, by an epoll set that holds the pipe beside
+ * stdout.
  */
 #include <errno.h>
 #include <fcntl.h>

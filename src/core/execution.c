@@ -124,9 +124,9 @@ int berth_read(struct berth_sandbox *s, const char *id, enum berth_output stream
  */
 static int64_t cancel_wait_ms(const struct source *src, int64_t grace_ms)
 {
-	int64_t ms = grace_ms >= 0 ? grace_ms
-				   : wire_find_int(src->spec.p, src->spec.n, SK_GRACE_MS,
-						   SPEC_GRACE_MS);
+	int64_t ms = grace_ms >= 0
+			     ? grace_ms
+			     : wire_find_int(src->spec.p, src->spec.n, SK_GRACE_MS, SPEC_GRACE_MS);
 
 	ms = MIN_OF(MAX_OF(ms, (int64_t)0), INT64_MAX / NS_PER_MS / 4) + KILL_MS;
 	return src->road ? road_wait_ms(src->road, ms) : ms;

@@ -101,7 +101,8 @@ static void load(void)
 	strncpy(why, text ? text : "it has no SHA-256", sizeof(why) - 1);
 }
 
-/* dlopen(3) tells no errno. What would stop any open is asked for itself: it is no missing library. */
+/* dlopen(3) tells no errno. What would stop any open is asked for itself: it is no missing
+ * library. */
 static int cannot_open(void)
 {
 	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -51,10 +51,10 @@ struct child_params {
 	/* 0, 1 and 2 when not named here are /dev/null. Borrowed for the call. */
 	const struct child_fd *fds;
 	size_t n_fds;
-	bool setsid;    /* a session of its own */
+	bool setsid; /* a session of its own */
 	/* For what outlives its starter: nothing that ulimit(1) or nice(1) have made of us. Soft
-	 * limits go up to the hard ones, and these away, as far as the kernel lets us; stack and core
-	 * are the kernel's defaults, nice is 0. */
+	 * limits go up to the hard ones, and these away, as far as the kernel lets us; stack and
+	 * core are the kernel's defaults, nice is 0. */
 	bool fresh_limits;
 	bool keep_mask; /* keep the caller's signal mask instead of an empty one */
 	int death_sig;  /* PR_SET_PDEATHSIG; 0: none. It is tied to the calling thread. */

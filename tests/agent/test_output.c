@@ -306,7 +306,8 @@ TEST_TIMEOUT(full_disk, 60)
 	ASSERT_EQ(s.code, WIRE_E_NOT_FOUND);
 	ASSERT_OK(unlink("box0/filler"));
 	ASSERT_EQ(run_simple(&c, WIRE_FORGET, "a", 0, 0, 0), 0);
-	/* The space is free once the supervisor has closed its files, a moment after its last word. */
+	/* The space is free once the supervisor has closed its files, a moment after its last
+	 * word. */
 	ASSERT(client_until(launched_b, NULL));
 	ASSERT_EQ(run_wait(&c, "b", 0, &s), WIRE_S_EXITED);
 	ASSERT_EQ(s.st.exit_code, 3);

@@ -44,7 +44,8 @@ static void drain_both(int out_fd, int err_fd, struct exec_io *x)
 
 static char *last_out, *last_err;
 
-/* Runs it in a child process (so that its output can be read here) and returns what berth_exec did. */
+/* Runs it in a child process (so that its output can be read here) and returns what berth_exec
+ * did. */
 static int exec_request(struct berth_exec_request *q, struct exec_io *x)
 {
 	struct report {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kills.c: SIGKILL of the caller, the supervisor and init while something runs and at random moments
- * (BERTH_FAULT_SEED, BERTH_FAULT_ROUNDS). Local sandboxes only: it needs the processes.
+ * kills.c: SIGKILL of the caller, the supervisor and init while something runs and at random
+ * moments (BERTH_FAULT_SEED, BERTH_FAULT_ROUNDS). Local sandboxes only: it needs the processes.
  */
 #include "conformance/conf.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * steps.c: a first deploy, with a fault at each of its system calls in turn, in the agent and in the
- * caller: SIGKILL, EIO, ENOSPC, ENOMEM, EMFILE. However it ends, afterwards
+ * steps.c: a first deploy, with a fault at each of its system calls in turn, in the agent and in
+ * the caller: SIGKILL, EIO, ENOSPC, ENOMEM, EMFILE. However it ends, afterwards
  *
  *   - the command ran at most once, and never without a record,
  *   - the record's state becomes final and is true,
@@ -9,8 +9,8 @@
  *   - the id can be used: the same request answers or launches, and remove frees it,
  *   - the sandbox can be destroyed, and nothing of it is left.
  *
- * BERTH_FAULT_STEP=N tests every Nth call only (default 7, begun at BERTH_FAULT_SEED modulo N); 1 is
- * the whole table.
+ * BERTH_FAULT_STEP=N tests every Nth call only (default 7, begun at BERTH_FAULT_SEED modulo N); 1
+ * is the whole table.
  */
 #include "inject.h"
 
@@ -25,7 +25,8 @@ static void round_paths(unsigned number)
 	snprintf(round_count, sizeof(round_count), "%s/count-%u", cwd, number);
 }
 
-/* The shared sandbox of this round: a state folder of its own, so that everything is the first time. */
+/* The shared sandbox of this round: a state folder of its own, so that everything is the first
+ * time. */
 static void round_open(void)
 {
 	OK(berth_new(round_state, &B, &E));
@@ -243,7 +244,8 @@ static void round_close(struct inject *in)
 	S = NULL;
 	B = NULL;
 	ASSERT(inject_over(in, 10000));
-	/* An init whose starter was killed may find out only now that its folder is gone; it may not stay. */
+	/* An init whose starter was killed may find out only now that its folder is gone; it may
+	 * not stay. */
 	if (processes_with(round_state, &pid)) {
 		int fd = (int)syscall(SYS_pidfd_open, pid, 0);
 		struct pollfd p = {fd, POLLIN, 0};
