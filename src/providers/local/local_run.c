@@ -157,14 +157,27 @@ static int make_pipe(int fds[2], struct berth_error *err)
 	return rc < 0 ? berth_fail_errno(err, 0, -rc, "pipe") : 0;
 }
 
+/* `berth-agent connect|call --start [--text] DIR …` makes an init: stop has to reach that one, too. */
+static int note_init(const struct local *l, const char *const *argv, struct berth_error *err)
+{
+	size_t i = 2;
+
+	if (!argv[0] || !argv[1] || !argv[2] || strcmp(argv[2], "--start") != 0 ||
+	    (strcmp(argv[1], "connect") != 0 && strcmp(argv[1], "call") != 0))
+		return 0;
+	while (argv[i] && argv[i][0] == '-')
+		i++;
+	return argv[i] && argv[i][0] == '/' ? local_note_dir(l, argv[i], err) : 0;
+}
+
 /* The sandbox must be there and not stopped. */
-static int usable(struct local *l, struct berth_error *err)
+static int usable(struct local *l, const char *const *argv, struct berth_error *err)
 {
 	int rc = local_load(l, err);
 
 	if (rc == 0 && local_marked(l, "stopped"))
 		return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox %s is stopped", l->full);
-	return rc;
+	return rc < 0 ? rc : note_init(l, argv, err);
 }
 
 int local_open(void *handle, const char *const *argv, struct berth_stream *ret,
@@ -172,7 +185,7 @@ int local_open(void *handle, const char *const *argv, struct berth_stream *ret,
 {
 	auto_close int in_r = -1, in_w = -1, out_r = -1, out_w = -1;
 	auto(child) struct child child = CHILD_INIT;
-	int in[2], out[2], rc = usable(handle, err);
+	int in[2], out[2], rc = usable(handle, argv, err);
 
 	if (rc == 0)
 		rc = make_pipe(in, err);
@@ -328,7 +341,7 @@ int local_execute(void *handle, const char *const *argv, struct berth_execute_io
 		  int64_t timeout_ms, struct berth_error *err)
 {
 	struct run r = {.io = io, .in = -1, .pidfd = -1};
-	int rc = usable(handle, err);
+	int rc = usable(handle, argv, err);
 
 	if (rc < 0)
 		return rc;
