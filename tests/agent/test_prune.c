@@ -97,7 +97,7 @@ TEST_TIMEOUT(what_records_need_stays, 60)
 	ASSERT_EQ(client_int(&c, WK_COUNT, -1), 0);
 	ASSERT_EQ(client_int(&c, WK_TREES, -1),
 		  0); /* unpacked just now: its launch may be on the way */
-	ASSERT_EQ(prune(&c, 1), 0);
+	ASSERT_EQ(prune(&c, 0), 0);
 	ASSERT_EQ(client_int(&c, WK_COUNT, -1), 1);
 	ASSERT_EQ(client_int(&c, WK_TREES, -1), 2);
 	ASSERT_EQ(client_int(&c, WK_LAYERS, -1), 1);
