@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent/store.h"
+#include "agent/tree.h"
 #include "agent/view_mount.h"
 
 struct store_path store_path(char dir, const void *hexd, const char *suffix)
@@ -239,6 +240,7 @@ int verb_have(struct conn *c, const uint8_t *p, size_t n)
 	put_libc(w);
 	wire_w_str(w, WK_MACHINE, agent.machine);
 	wire_w_int(w, WK_OVERLAY, view_overlay_works());
+	wire_w_int(w, WK_STABLE, tree_have_pidns()); /* comes with a mount namespace */
 	c->replied = true;
 	return conn_end(c);
 }

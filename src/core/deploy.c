@@ -171,6 +171,8 @@ static int name_layer(struct berth_sandbox *s, const struct artifact *a, struct 
 		r = install_key(a, l->install, (struct wire_slice){facts.reply, facts.n}, layer,
 				err);
 	if (r == 0)
+		r = install_key_alone((struct wire_slice){facts.reply, facts.n}, l->id, layer, err);
+	if (r == 0)
 		l->layer = layer;
 	return r;
 }

@@ -17,6 +17,7 @@
 #include "base/hex.h"
 #include "base/io.h"
 #include "base/limits.h"
+#include "base/random.h"
 #include "base/time.h"
 #include "core/package_json.h"
 
@@ -256,6 +257,28 @@ void install_message(const char *message, const void *tail, size_t tail_n, char 
 		skip++; /* not in the middle of a character */
 	memcpy(ret + m, line + skip, n - skip);
 	ret[m + n - skip] = '\0';
+}
+
+int install_key_alone(struct wire_slice facts, const char *id, char key[SHA256_HEX + 1],
+		      struct berth_error *err)
+{
+	uint8_t digest[SHA256_LEN], salt[16];
+	struct sha256 h;
+	int r;
+
+	if (wire_find_int(facts.p, facts.n, WK_STABLE, 1) != 0)
+		return 0;
+	r = sha256_begin(&h, err);
+	if (r < 0)
+		return r;
+	random_bytes(salt, sizeof(salt));
+	sha256_add(&h, key, SHA256_HEX);
+	sha256_add(&h, id, strlen(id) + 1);
+	sha256_add(&h, salt, sizeof(salt));
+	sha256_end(&h, digest);
+	sha256_done(&h);
+	hex_encode(digest, sizeof(digest), key);
+	return 0;
 }
 
 struct installing {

@@ -37,6 +37,14 @@ bool install_needs_whole(const struct artifact *a, const char *command);
 int install_key(const struct artifact *a, const char *command, struct wire_slice facts,
 		char ret[SHA256_HEX + 1], struct berth_error *err) attr_warn_unused;
 
+/*
+ * For a sandbox whose views have no stable path (STABLE=0 in facts): makes the key of a layer that
+ * is shared one of this execution alone, and of this one deploy. The absolute paths in its layer lead
+ * to the layer's own place, where whoever follows them may write. Elsewhere the key stays.
+ */
+int install_key_alone(struct wire_slice facts, const char *id, char key[SHA256_HEX + 1],
+		      struct berth_error *err) attr_warn_unused;
+
 enum install_result {
 	INSTALL_DONE = 0,
 	INSTALL_FAILED = 1,     /* *ret_message says how: one line with the tail of its output */

@@ -166,6 +166,7 @@ enum wire_key {
 	WK_RUNNING = 107,
 	WK_CONTAINMENT = 108,
 	WK_CAUSE = 109,
+	WK_STABLE = 110, /* views have one stable path: 0 or 1 */
 };
 
 enum wire_kind { WIRE_KIND_EXECUTION = 1, WIRE_KIND_SESSION = 2 };

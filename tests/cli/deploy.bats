@@ -132,6 +132,24 @@ load helper
     is "$output" '.state == "timed_out" and .phase == "execution"'
 }
 
+# In a user namespace of our own that allows no others.
+@test "without mount namespaces no install is shared, and nothing written through its paths" {
+    bare=(unshare -Urm sh -c 'for n in pid mnt user; do echo 0 >/proc/sys/user/max_${n}_namespaces; done
+        exec "$@"' sh)
+    "${bare[@]}" true || skip 'no user namespaces'
+    echo 1 >art/lib
+    for id in a b; do
+        code 0 "${bare[@]}" berth run art --id $id --install 'pwd >where; echo made >made; echo x >>~/count' -- \
+            sh -c 'cat made "$(cat where)/made"; echo dirty >"$(cat where)/made"'
+        same "$output" $'made\nmade'
+    done
+    same "$("${bare[@]}" berth exec -- wc -l count)" '2 count'
+    # The retry of a deploy installs nothing.
+    code 0 "${bare[@]}" berth run art --id b --install 'pwd >where; echo made >made; echo x >>~/count' -- \
+        sh -c 'cat made "$(cat where)/made"; echo dirty >"$(cat where)/made"'
+    same "$("${bare[@]}" berth exec -- wc -l count)" '2 count'
+}
+
 @test "local without isolation=none says what is missing" {
     code 2 berth deploy art --id a -s local:other --json -- true
     is "$output" '.error.message | test("isolation")'
