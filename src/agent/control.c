@@ -84,17 +84,6 @@ static void reply_error(struct ctl *c, int code, const char *text)
 	send_frame(c, &w);
 }
 
-static void put_entry(struct wire_w *w, uint32_t type, const uint8_t *p, size_t n)
-{
-	size_t pos = wire_w_begin(w, WK_ENTRY);
-	uint8_t t[4];
-
-	wire_put_u32(t, type);
-	wire_w_raw(w, t, sizeof(t));
-	wire_w_raw(w, p, n);
-	wire_w_end(w, pos);
-}
-
 static void reply_status(struct super *s, struct ctl *c)
 {
 	uint8_t b[8192];
@@ -105,9 +94,11 @@ static void reply_status(struct super *s, struct ctl *c)
 	wire_w_str(&w, WK_ID, s->id);
 	wire_w_bytes(&w, WK_LIVE, s->head, JOURNAL_FIRST);
 	if (s->state_len)
-		put_entry(&w, JOURNAL_STATE, s->state_entry, s->state_len);
+		journal_put_entry(&w, JOURNAL_STATE,
+				  (struct wire_slice){s->state_entry, s->state_len});
 	if (s->terminal_len)
-		put_entry(&w, JOURNAL_TERMINAL, s->terminal_entry, s->terminal_len);
+		journal_put_entry(&w, JOURNAL_TERMINAL,
+				  (struct wire_slice){s->terminal_entry, s->terminal_len});
 	wire_w_int(&w, WK_HELD, s->state != ST_TERMINAL);
 	wire_w_int(&w, WK_SAMEBOOT, 1);
 	wire_w_int(&w, WK_SAMEINC, 1);

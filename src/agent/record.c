@@ -116,20 +116,6 @@ void record_status_of(const struct record *r, struct record_status *ret)
 	record_status(&r->j, &f, ret);
 }
 
-static void put_entry(struct wire_w *w, uint32_t type, struct wire_slice v)
-{
-	uint8_t t[4];
-	size_t pos;
-
-	if (!v.p)
-		return;
-	wire_put_u32(t, type);
-	pos = wire_w_begin(w, WK_ENTRY);
-	wire_w_raw(w, t, sizeof(t));
-	wire_w_raw(w, v.p, v.n);
-	wire_w_end(w, pos);
-}
-
 int record_reply(struct conn *c, uint8_t type, struct wire_slice id, const struct record *r,
 		 unsigned what)
 {
@@ -138,8 +124,8 @@ int record_reply(struct conn *c, uint8_t type, struct wire_slice id, const struc
 
 	wire_w_bytes(w, WK_ID, id.p, id.n);
 	wire_w_bytes(w, WK_LIVE, r->map, JOURNAL_FIRST);
-	put_entry(w, JOURNAL_STATE, r->j.state);
-	put_entry(w, JOURNAL_TERMINAL, r->j.terminal);
+	journal_put_entry(w, JOURNAL_STATE, r->j.state);
+	journal_put_entry(w, JOURNAL_TERMINAL, r->j.terminal);
 	wire_w_int(w, WK_HELD, r->held);
 	wire_w_int(w, WK_SAMEBOOT, r->same_boot);
 	wire_w_int(w, WK_SAMEINC, r->same_inc);

@@ -203,20 +203,6 @@ int berth_signal(struct berth_sandbox *s, const char *id, int signo, struct bert
 
 /* ── whole records ──────────────────────────────────────────────────────────────────────── */
 
-static void put_entry(struct wire_w *w, uint32_t type, struct wire_slice v)
-{
-	uint8_t t[4];
-	size_t pos;
-
-	if (!v.p)
-		return;
-	wire_put_u32(t, type);
-	pos = wire_w_begin(w, WK_ENTRY);
-	wire_w_raw(w, t, sizeof(t));
-	wire_w_raw(w, v.p, v.n);
-	wire_w_end(w, pos);
-}
-
 /* What STATUS would answer, from the record itself. */
 static void put_reply(const struct source *src, struct wire_w *w)
 {
@@ -224,8 +210,8 @@ static void put_reply(const struct source *src, struct wire_w *w)
 
 	wire_w_str(w, WK_ID, src->id);
 	wire_w_bytes(w, WK_LIVE, r->bytes, JOURNAL_FIRST);
-	put_entry(w, JOURNAL_STATE, r->j.state);
-	put_entry(w, JOURNAL_TERMINAL, r->j.terminal);
+	journal_put_entry(w, JOURNAL_STATE, r->j.state);
+	journal_put_entry(w, JOURNAL_TERMINAL, r->j.terminal);
 	wire_w_int(w, WK_HELD, r->facts.held);
 	wire_w_int(w, WK_SAMEBOOT, r->facts.same_boot);
 	wire_w_int(w, WK_SAMEINC, r->facts.same_incarnation);

@@ -73,6 +73,20 @@ size_t journal_entry(uint8_t *out, size_t cap, uint32_t type, const void *payloa
 	return body + ENTRY_SUM;
 }
 
+void journal_put_entry(struct wire_w *w, uint32_t type, struct wire_slice v)
+{
+	uint8_t t[4];
+	size_t pos;
+
+	if (!v.p)
+		return;
+	wire_put_u32(t, type);
+	pos = wire_w_begin(w, WK_ENTRY);
+	wire_w_raw(w, t, sizeof(t));
+	wire_w_raw(w, v.p, v.n);
+	wire_w_end(w, pos);
+}
+
 /* A word of the live area. The memory may be mapped and change meanwhile: one load, where it is
  * aligned. */
 static uint64_t live_word(const uint8_t *p)

@@ -70,6 +70,8 @@ size_t journal_entry_size(size_t payload);
 /* Writes one entry; returns its size, or 0 when cap is too small or the payload is empty or above
  * JOURNAL_ENTRY_MAX. */
 size_t journal_entry(uint8_t *out, size_t cap, uint32_t type, const void *payload, size_t n);
+/* Adds a field ENTRY to a message: the type and the payload of one entry. Nothing when v is absent. */
+void journal_put_entry(struct wire_w *w, uint32_t type, struct wire_slice v);
 
 /* A parsed journal; slices borrow from the bytes. */
 struct journal {
