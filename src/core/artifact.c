@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,6 +29,8 @@
 #include "core/ignore.h"
 #include "wire/manifest.h"
 
+/* The kernel's own bound. */
+#define LINKS_MAX  40
 #define CHUNK_SIZE (64u * 1024)
 #define MODULES    "node_modules"
 /* Files of an artifact; the manifest and the cache are held in memory. */
@@ -510,6 +513,53 @@ const struct artifact_entry *artifact_find(const struct artifact *a, const char 
 	struct artifact_entry key = {.path = path, .path_len = strlen(path)};
 
 	return a->n ? bsearch(&key, a->entries, a->n, sizeof(*a->entries), cmp_entry) : NULL;
+}
+
+/* at = at/name, or its parent for "..". False when that leaves. */
+static bool step(char at[PATH_BUF_MAX], const char *name, size_t n)
+{
+	size_t len = strlen(at);
+	char *slash = strrchr(at, '/');
+
+	if (n == 2 && memcmp(name, "..", 2) == 0) {
+		*(slash ? slash : at) = '\0';
+		return len > 0;
+	}
+	if (n == 0 || (n == 1 && name[0] == '.') || len + 1 + n >= PATH_BUF_MAX)
+		return true;
+	if (len)
+		at[len++] = '/';
+	memcpy(at + len, name, n);
+	at[len + n] = '\0';
+	return true;
+}
+
+bool artifact_holds_path(const struct artifact *a, const char *rel)
+{
+	char at[PATH_BUF_MAX] = "", todo[2][PATH_BUF_MAX];
+	const struct artifact_entry *e;
+	const char *p = rel;
+
+	for (int links = 0; *p;) {
+		size_t n = strcspn(p, "/");
+		char *next = todo[links % 2];
+		int len;
+
+		if (!step(at, p, n))
+			return false;
+		e = n && *at ? artifact_find(a, at) : NULL;
+		p += n + (p[n] == '/');
+		if (!e || e->type != 'l')
+			continue;
+		if (e->target[0] == '/')
+			return false;
+		len = snprintf(next, PATH_BUF_MAX, "%.*s/%s", (int)e->target_len, e->target, p);
+		if (++links > LINKS_MAX || len < 0 || len >= PATH_BUF_MAX)
+			return true; /* a loop, or too long: what opens it says so */
+		(void)!step(at, "..", 2);
+		p = next;
+	}
+	return true;
 }
 
 int artifact_open_file(const struct artifact *a, const struct artifact_entry *e)

@@ -70,6 +70,11 @@ BERTH_DEFINE_AUTO_PTR(artifact, struct artifact *, artifact_free);
 
 /* The entry with this path, or NULL. */
 const struct artifact_entry *artifact_find(const struct artifact *a, const char *path);
+/*
+ * Does a relative path stay in the artifact when its links are followed? What is not in the artifact
+ * (an install may make it) is taken as an ordinary name.
+ */
+bool artifact_holds_path(const struct artifact *a, const char *rel);
 
 /*
  * Opens a file of the artifact for sending: never through a link, and only when it is still the one

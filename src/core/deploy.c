@@ -177,6 +177,20 @@ static int name_layer(struct berth_sandbox *s, const struct artifact *a, struct 
 	return r;
 }
 
+/* By links, too: what is wrong with a request is to be found before an id is taken. */
+static int check_paths(const struct launch *l, const struct artifact *a, struct berth_error *err)
+{
+	if (l->workdir && !artifact_holds_path(a, l->workdir))
+		return berth_fail(err, BERTH_E_INVALID,
+				  "the working directory \"%s\" leaves the artifact by a link",
+				  l->workdir);
+	if (l->input_path && !artifact_holds_path(a, l->input_path))
+		return berth_fail(err, BERTH_E_INVALID,
+				  "the input path \"%s\" leaves the artifact by a link",
+				  l->input_path);
+	return 0;
+}
+
 /* One attempt with the artifact as it is now. */
 static int deploy_once(struct berth_sandbox *s, const struct berth_deploy_request *q,
 		       struct launch *l, struct berth_deploy_result *ret, struct berth_error *err)
@@ -191,6 +205,8 @@ static int deploy_once(struct berth_sandbox *s, const struct berth_deploy_reques
 	char layer[SHA256_HEX + 1];
 	int r = load(s, q, &progress, &a, err);
 
+	if (r == 0)
+		r = check_paths(l, a, err);
 	if (r < 0)
 		return r;
 	d.a = a;

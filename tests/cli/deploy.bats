@@ -132,6 +132,25 @@ load helper
     is "$output" '.state == "timed_out" and .phase == "execution"'
 }
 
+@test "a path that leaves the artifact by a link is a usage error, and the id stays free" {
+    mkdir -p art/d
+    ln -s /etc art/abs
+    ln -s ../.. art/d/up
+    ln -s d/up/x art/far
+    ln -s loop art/loop
+    ln -s d art/in
+    for dir in abs d/up far abs/x; do
+        code 2 berth run art --id x -w $dir -- pwd
+        has "$stderr" 'leaves the artifact'
+        code 2 berth run art --id x --input $dir/f=/dev/null -- true
+        has "$stderr" 'leaves the artifact'
+    done
+    code 3 berth status x
+    code 0 berth run art --id y -w in -- pwd
+    code 0 berth run art --id z --input in/f=/dev/null -- test -f d/f
+    code 125 berth run art --id loop -w loop -- true
+}
+
 # In a user namespace of our own that allows no others.
 @test "without mount namespaces no install is shared, and nothing written through its paths" {
     bare=(unshare -Urm sh -c 'for n in pid mnt user; do echo 0 >/proc/sys/user/max_${n}_namespaces; done
