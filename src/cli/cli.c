@@ -4,12 +4,15 @@
  * reader that went away is an error with a code (141) and never a silent death in the middle.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fd.h"
+#include "base/io.h"
 #include "cli/cli.h"
 
 int cli_open_context(void)
@@ -89,6 +92,33 @@ static int run_verb(int argc, char **argv)
 	return r ? r : cli.verb->run();
 }
 
+static ssize_t write_out(void *cookie, const char *p, size_t n)
+{
+	int r = write_full(1, p, n);
+
+	(void)cookie;
+	if (r == 0)
+		return (ssize_t)n;
+	errno = -r;
+	return 0;
+}
+
+/*
+ * A stdout that does not block (node and ssh hand such pipes over) is waited for; stdio would drop
+ * what did not fit. The flag itself belongs to everybody who shares the pipe.
+ */
+static void wait_for_stdout(void)
+{
+	FILE *f;
+	int flags = fcntl(1, F_GETFL);
+
+	if (flags < 0 || !(flags & O_NONBLOCK))
+		return;
+	f = fopencookie(NULL, "w", (cookie_io_functions_t){.write = write_out});
+	if (f)
+		stdout = f;
+}
+
 int cli_main(int argc, char **argv)
 {
 	int code;
@@ -96,6 +126,7 @@ int cli_main(int argc, char **argv)
 	fd_sanitize_stdio();
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* "File too large" is for us to say; processes get it back */
+	wait_for_stdout();
 	code = flush_stdout(run_verb(argc, argv));
 	berth_sandbox_close(cli.sandbox);
 	berth_free(cli.berth);

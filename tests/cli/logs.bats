@@ -129,3 +129,26 @@ ended() { berth run art --id "$1" "${@:2}" >/dev/null 2>&1 || :; }
     code 0 berth logs a --offset 1 --max-bytes 3
     same "$output" xxx
 }
+
+# The reader begins when the pipe is full: what did not fit must be waited for.
+@test "JSON on a stdout that does not block is whole" {
+    require python3 'no python3'
+    berth run art --id big -- sh -c 'head -c 1000000 /dev/zero' >/dev/null
+    python3 - berth logs big --json --stream stdout --max-bytes 2M >out <<'EOF'
+import fcntl, os, select, subprocess, sys, termios
+r, w = os.pipe()
+fcntl.fcntl(w, fcntl.F_SETFL, os.O_NONBLOCK)
+size = fcntl.fcntl(w, 1032)  # F_GETPIPE_SZ
+p = subprocess.Popen(sys.argv[1:], stdout=w)
+os.close(w)
+pidfd = os.pidfd_open(p.pid)
+while not select.select([pidfd], [], [], 0.001)[0]:
+    waiting = fcntl.ioctl(r, termios.FIONREAD, b"\0" * 4)
+    if int.from_bytes(waiting, sys.byteorder) >= size:
+        break
+while data := os.read(r, 1 << 16):
+    os.write(1, data)
+sys.exit(p.wait())
+EOF
+    is "$(cat out)" '(.data | length) == 1333336 and .eof'
+}
