@@ -35,6 +35,9 @@
 #include "agent/sweep.h"
 #include "agent/tree.h"
 
+/* Callers that have connected and were not taken yet. */
+#define CONTROL_BACKLOG 256
+
 struct reservation {
 	char tmp[40]; /* "tmp/<32 hex>" */
 	bool made;
@@ -279,7 +282,7 @@ static int make_control(struct launch *l, const struct reservation *r, struct ag
 	l->listenfd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	fmt(a.sun_path, sizeof(a.sun_path), "%s/control", r->tmp);
 	if (l->listenfd < 0 || bind(l->listenfd, (struct sockaddr *)&a, sizeof(a)) < 0 ||
-	    listen(l->listenfd, 256) < 0)
+	    listen(l->listenfd, CONTROL_BACKLOG) < 0)
 		return io_fail(f, "control");
 	return 0;
 }
@@ -428,6 +431,9 @@ static void become_supervisor(struct conn *c, struct launch *l, const struct tre
 	fds_keep(keep, (size_t)n);
 	buf_done(&c->in);
 	buf_done(&c->out);
+	/* Once more, for SO_PEERCRED: whoever connects is told of the process that listened last, and
+	 * that one must be the supervisor (to be ended when it does not answer). */
+	listen(l->listenfd, CONTROL_BACKLOG);
 	super_main(l);
 }
 

@@ -100,6 +100,18 @@ load helper
     code 2 berth sandbox start -s 'local:u?isolation=bwrap'
 }
 
+@test "destroy ends a supervisor that does not answer, and what it supervises" {
+    local subreaper=(unshare -Urm sh -c 'echo 0 >/proc/sys/user/max_pid_namespaces
+        echo 0 >/proc/sys/user/max_mnt_namespaces; exec "$@"' sh)
+    "${subreaper[@]}" true || skip 'no user namespaces'
+    "${subreaper[@]}" berth deploy art --id a -- sh -c 'echo $PPID $$; exec sleep 1000' >/dev/null
+    read -r supervisor worker < <(berth logs a -f 2>/dev/null)
+    kill -STOP "$supervisor"
+    code 0 berth sandbox destroy
+    not kill -0 "$supervisor"
+    not kill -0 "$worker"
+}
+
 @test "doctor" {
     code 0 berth doctor
     [ -n "$output" ]
