@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -202,12 +203,13 @@ static void check_agent(struct doctor *d)
 	report(d, "berth-agent", blob != NULL, detail, "a berth that was built for this machine");
 }
 
-/* A file in the state folder can be made, locked and asked about. */
+/* A file in the state folder can be made, executed, locked and asked about. */
 static void check_state(struct doctor *d)
 {
 	auto_free char *dir = mem_strdup(d->b->state_dir);
 	char detail[PATH_BUF_MAX + 64];
 	auto_close int fd = -1, other = -1;
+	struct statvfs fs;
 	char path[48];
 	int rc;
 
@@ -219,6 +221,13 @@ static void check_state(struct doctor *d)
 		snprintf(detail, sizeof(detail), "%s: %s", dir ? dir : "", berth_errno_text(errno));
 		report(d, "state folder", false, detail,
 		       "--state DIR or $BERTH_STATE names another one");
+		return;
+	}
+	if (fstatvfs(fd, &fs) == 0 && fs.f_flag & ST_NOEXEC) {
+		snprintf(detail, sizeof(detail), "%s: programs in it cannot be executed (noexec)",
+			 d->b->state_dir);
+		report(d, "state folder", false, detail,
+		       "--state DIR or $BERTH_STATE on a file system that is not mounted noexec");
 		return;
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);

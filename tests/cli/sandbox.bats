@@ -112,6 +112,17 @@ load helper
     not kill -0 "$worker"
 }
 
+@test "a state folder whose programs cannot be executed is told as that" {
+    mkdir mnt
+    local noexec=(unshare -Urm sh -c 'mount -t tmpfs -o noexec t mnt && exec "$@"' sh)
+    "${noexec[@]}" true || skip 'cannot mount'
+    code 125 "${noexec[@]}" berth run art --state mnt/s -- true
+    has "$stderr" 'Permission denied'
+    has "$stderr" 'mounted noexec'
+    code 0 "${noexec[@]}" berth doctor --state mnt/s
+    has "$output" noexec
+}
+
 @test "doctor" {
     code 0 berth doctor
     [ -n "$output" ]

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -81,6 +82,7 @@ static int run_init(struct local *l, const char *agent, const char *dir, struct 
 	auto_close int errfd = -1;
 	struct child_params p = CHILD_PARAMS_INIT;
 	struct child_exit end = {0};
+	struct statvfs fs;
 	char how[32];
 	int rc;
 
@@ -96,6 +98,9 @@ static int run_init(struct local *l, const char *agent, const char *dir, struct 
 	p.setsid = true;
 	p.fresh_limits = true;
 	rc = child_spawn(&p, &child, NULL, err);
+	if (rc == BERTH_E_PERM && statvfs(agent, &fs) == 0 && fs.f_flag & ST_NOEXEC)
+		berth_error_hint(err,
+				 "its file system is mounted noexec: give another --state DIR");
 	if (rc == 0)
 		rc = child_wait(&child, START_MS, &end, err);
 	if (rc > 0)
