@@ -77,6 +77,12 @@ waiting='echo ready; exec sleep 1000'
 # shellcheck disable=SC2034
 polite='trap "echo bye; exit 0" TERM; echo ready; while :; do sleep 1000 & wait $!; done'
 
+# became_berth PID: returns when the background job has become the program. A signal that comes before
+# may be lost by bash.
+became_berth() {
+    until [ "$(cat "/proc/$1/comm")" = berth ]; do :; done
+}
+
 # started ID SCRIPT: deploys it and returns when it has said that it is ready.
 started() {
     local line

@@ -109,6 +109,7 @@ ended() { berth run art --id "$1" "${@:2}" >/dev/null 2>&1 || :; }
     is "$(berth status a --json)" '.state == "running"'
     berth logs a -f >/dev/null &
     pid=$!
+    became_berth $pid
     kill -INT $pid || :
     kill -TERM $pid
     wait $pid || :

@@ -65,6 +65,7 @@ load helper
     started a "$waiting"
     berth wait a >/dev/null &
     pid=$!
+    became_berth $pid
     kill -TERM $pid
     c=0
     wait $pid || c=$?
