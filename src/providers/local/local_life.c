@@ -219,7 +219,7 @@ int local_stop(void *handle, struct berth_error *err)
  * ours. */
 static int remove_outside(struct local *l, const char *dir, void *arg, struct berth_error *err)
 {
-	static const char *const ours[] = {"init.sock", "init.lock", "incarnation", "x",
+	static const char *const ours[] = {"init.sock", "init.lock", "incarnation", "agent", "x",
 					   "s",         "store",     "app",         "tmp"};
 	size_t n = strlen(l->base);
 	auto_close int fd = -1;

@@ -192,6 +192,10 @@ TEST(other_directories_are_ended_too)
 	begin_session(t, "s", "1000");
 	ASSERT_EQ(access("outside/init.sock", F_OK), 0);
 	ASSERT_EQ(access("outside/s/s/journal", F_OK), 0);
+	/* As if the agent had been brought there by commands. */
+	ASSERT_OK(mkdir("outside/agent", 0700));
+	ASSERT_EQ(close(ASSERT_OK(open("outside/agent/x", O_CREAT | O_WRONLY | O_CLOEXEC, 0700))),
+		  0);
 	berth_sandbox_close(t);
 	ASSERT(count(here(), false) >= 2);
 	ASSERT_EQ(berth_sandbox_stop(s, &err), 0);
@@ -200,6 +204,7 @@ TEST(other_directories_are_ended_too)
 	/* berth's own is gone, the user's file is not. */
 	ASSERT_EQ(access("outside/s", F_OK), -1);
 	ASSERT_EQ(access("outside/init.lock", F_OK), -1);
+	ASSERT_EQ(access("outside/agent", F_OK), -1);
 	ASSERT_EQ(access("outside/mine", F_OK), 0);
 }
 
