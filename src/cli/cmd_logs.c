@@ -81,69 +81,67 @@ static const char *id(void)
 
 /* ── -n ─────────────────────────────────────────────────────────────────────────────────────── */
 
-/*
- * Reads [from, to) of a stream as far as it is kept. *ret_from is where the data begins (behind a
- * gap), n its length. The data may end before @to when the stream does.
- */
+/* Kept bytes of a stream, read to look backwards for lines. */
+struct block {
+	uint64_t from; /* where they begin */
+	size_t n;
+	uint64_t before; /* where what is kept before them ends: a gap may lie between */
+};
+
+/* Reads [from, to) of a stream as far as it is kept, of two parts beside a gap only the later. */
 static int read_block(enum berth_output s, uint64_t from, uint64_t to, uint8_t *buf,
-		      uint64_t *ret_from, size_t *ret_n, bool *ret_gap, struct berth_error *err)
+		      struct block *ret, struct berth_error *err)
 {
 	uint64_t at = from;
 
-	*ret_from = from;
-	*ret_n = 0;
-	*ret_gap = false;
+	*ret = (struct block){.from = from, .before = from};
 	while (at < to) {
 		struct berth_read_result res = {0};
-		int r = berth_read(cli.sandbox, id(), s, at, buf + *ret_n, (size_t)(to - at), &res,
+		int r = berth_read(cli.sandbox, id(), s, at, buf + ret->n, (size_t)(to - at), &res,
 				   err);
 
 		if (r < 0)
 			return r;
 		if (res.has_gap && res.offset > at) {
-			/* What was read so far lies before the gap: the block begins behind it. */
-			memmove(buf, buf + *ret_n, res.n);
-			*ret_from = res.offset;
-			*ret_n = 0;
-			*ret_gap = true;
+			memmove(buf, buf + ret->n, res.n);
+			*ret = (struct block){.from = res.offset, .before = res.gap_from};
 		}
-		if (!res.n)
+		if (!res.n || res.offset >= to) /* overwritten meanwhile: no part of it is left */
 			return 0;
-		*ret_n += res.n;
+		ret->n += (size_t)(MIN_OF(res.next_offset, to) - res.offset);
 		at = res.next_offset;
 	}
 	return 0;
 }
 
-/* The offset at which the last o.lines lines begin. What lies before a gap is not counted. */
+/*
+ * The offset at which the last o.lines lines begin. They are those of what is kept, as it is
+ * printed: what stands before a gap and what stands behind it is one line.
+ */
 static int tail_offset(enum berth_output s, uint64_t end, uint64_t *ret, struct berth_error *err)
 {
 	auto_free uint8_t *buf = malloc(TAIL_BLOCK);
 	int64_t left = o.lines;
 	uint64_t to = end;
+	bool last = true;
 
 	if (!buf)
 		return berth_fail_nomem(err);
 	while (left > 0 && to > 0) {
-		uint64_t from = to > TAIL_BLOCK ? to - TAIL_BLOCK : 0, at = 0;
-		size_t n = 0;
-		bool gap = false;
-		int r = read_block(s, from, to, buf, &at, &n, &gap, err);
+		struct block b;
+		int r = read_block(s, to > TAIL_BLOCK ? to - TAIL_BLOCK : 0, to, buf, &b, err);
 
 		if (r < 0)
 			return r;
-		for (size_t i = n; i > 0; i--) {
+		for (size_t i = b.n; i > 0; i--) {
 			/* The newline that ends the last line begins no further one. */
-			if (buf[i - 1] != '\n' || at + i == end)
-				continue;
-			if (--left == 0) {
-				*ret = at + i;
+			if (buf[i - 1] == '\n' && !last && --left == 0) {
+				*ret = b.from + i;
 				return 0;
 			}
+			last = false;
 		}
-		to = at;
-		if (gap || !n)
-			break;
+		to = b.before;
 	}
 	*ret = left > 0 ? to : end;
 	return 0;

@@ -117,6 +117,21 @@ ended() { berth run art --id "$1" "${@:2}" >/dev/null 2>&1 || :; }
     code 0 berth cancel a --grace 0
 }
 
+@test "-n counts the lines before a gap, too" {
+    ended a --output-limit 100 -- sh -c 'seq -f line%g 1000; printf "e\n" >&2'
+    berth logs a --stream stdout >all 2>gap
+    has "$(cat gap)" 'berth: stdout: bytes 50-7843 were not kept'
+    lines=$(wc -l <all)
+    for n in 1 $((lines - 8)) $((lines - 7)) $((lines - 6)) $((lines - 1)) "$lines" 10000; do
+        berth logs a --stream stdout -n "$n" >some 2>told
+        cmp some <(tail -n "$n" all)
+        # It is said when the gap lies in what was printed.
+        if [ "$(wc -c <some)" -gt 50 ]; then cmp told gap; else same "$(cat told)" ''; fi
+    done
+    code 0 berth logs a -n 10000
+    has "$stderr" e
+}
+
 @test "a gap is told and skipped" {
     ended a --output-limit 64K -- sh -c 'head -c 300000 /dev/zero | tr "\0" x; printf "\nlast\n"'
     code 0 berth logs a --json --stream stdout --max-bytes 1M
