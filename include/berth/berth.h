@@ -330,7 +330,9 @@ struct berth_follow {
 	unsigned streams;   /* which: 1 << BERTH_STDOUT | 1 << BERTH_STDERR */
 	uint64_t offset[3]; /* where to begin; afterwards, also after a failure, where it stands */
 	bool until_current; /* stop at the end of this moment instead of the end of the execution */
-	int cancel_fd;      /* -1: none; readable: return BERTH_E_TIMEOUT at once */
+	bool resumed;  /* the caller has followed it while its sandbox ran: if that is stopped now,
+			 and the record says how it ended, *ret_status is that end */
+	int cancel_fd; /* -1: none; readable: return BERTH_E_TIMEOUT at once */
 	/* Bytes, in order per stream. A non-zero return ends the follow and is returned. */
 	int (*data)(void *arg, enum berth_output stream, const void *p, size_t n);
 	/* Bytes [from, to) were not kept. May be NULL. */

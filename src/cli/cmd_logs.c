@@ -276,7 +276,7 @@ static int stop_at_data(void *arg, enum berth_output s, const void *p, size_t n)
 	return n ? 1 : 0;
 }
 
-/* Blocks until there is something behind @offset or the state is final. */
+/* Blocks until there is something behind @offset (1) or the state is final (0). */
 static int wait_for_more(enum berth_output s, uint64_t offset, struct berth_status *st,
 			 struct berth_error *err)
 {
@@ -285,42 +285,111 @@ static int wait_for_more(enum berth_output s, uint64_t offset, struct berth_stat
 	berth_follow_init(&f);
 	f.streams = 1u << s;
 	f.offset[s] = offset;
+	f.resumed = true;
 	f.data = stop_at_data;
 	return berth_follow(cli.sandbox, id(), &f, st, err);
+}
+
+/* How it stands, asked by one that has followed it: see struct berth_follow, resumed. */
+static bool has_ended(enum berth_output s, struct berth_status *st)
+{
+	struct berth_error err = BERTH_ERROR_INIT;
+	struct berth_follow f;
+
+	berth_follow_init(&f);
+	f.streams = 1u << s;
+	f.offset[s] = UINT64_MAX;
+	f.resumed = true;
+	f.until_current = true;
+	f.data = stop_at_data;
+	return berth_follow(cli.sandbox, id(), &f, st, &err) == 0 &&
+	       berth_state_terminal((int)st->state);
+}
+
+/* The end that the follower has seen holds, whatever became of the sandbox since. */
+static void as_sealed(enum berth_output s, const struct berth_status *st,
+		      struct berth_read_result *res)
+{
+	res->interrupted = false;
+	res->has_total = true;
+	res->total = s == BERTH_STDERR ? st->stderr_bytes : st->stdout_bytes;
+	res->truncated = res->next_offset < res->total;
+	res->eof = !res->truncated;
+}
+
+struct follower {
+	enum berth_output s;
+	uint64_t offset;
+	bool watched; /* it has been seen alive, or its end has */
+	bool final;   /* nothing more will come: st tells why */
+	bool ended;   /* and that is its sealed end */
+	struct berth_status st;
+};
+
+static int next_piece(struct follower *f, uint8_t *buf, size_t cap, struct berth_read_result *res,
+		      struct berth_error *err)
+{
+	int r = berth_read(cli.sandbox, id(), f->s, f->offset, buf, cap, res, err);
+
+	/* The record may have gone with its sandbox: all of it has been read. */
+	if (r < 0 && f->ended) {
+		*res = (struct berth_read_result){.offset = f->offset, .next_offset = f->offset};
+		as_sealed(f->s, &f->st, res);
+		return res->eof ? 0 : r;
+	}
+	if (r < 0)
+		return r;
+	if (res->interrupted && f->watched && !f->ended)
+		f->ended = has_ended(f->s, &f->st);
+	if (res->interrupted && f->ended)
+		as_sealed(f->s, &f->st, res);
+	f->watched |= !res->interrupted;
+	f->offset = res->next_offset;
+	return 0;
+}
+
+/* One step: a piece is printed, or waited for. 0 go on, 1 done, or a failure. */
+static int follow_step(struct follower *f, uint8_t *buf, size_t cap, int *ret_code,
+		       struct berth_error *err)
+{
+	struct berth_read_result res = {0};
+	int r = next_piece(f, buf, cap, &res, err);
+	bool end = res.eof || res.interrupted || f->final;
+
+	if (r < 0)
+		return r;
+	if (res.n || res.has_gap || end) {
+		*ret_code = read_json(f->s, &res, buf);
+		if (!*ret_code && fflush(stdout))
+			*ret_code = 128 + SIGPIPE;
+		if (*ret_code)
+			return 1;
+	}
+	if (res.n && !res.eof)
+		return 0; /* there may be more already */
+	if (end) {
+		r = f->ended ? 0 : berth_status(cli.sandbox, id(), &f->st, err);
+		*ret_code = r < 0 ? 0 : state_exit_code(&f->st);
+		return r < 0 ? r : 1;
+	}
+	r = wait_for_more(f->s, f->offset, &f->st, err);
+	if (r < 0)
+		return r;
+	f->final = r == 0;
+	f->ended = f->final && berth_state_terminal((int)f->st.state);
+	return 0;
 }
 
 static int follow_json(enum berth_output s, uint64_t offset, uint8_t *buf, size_t cap)
 {
 	struct berth_error err = BERTH_ERROR_INIT;
-	bool ended = false;
+	struct follower f = {.s = s, .offset = offset};
+	int code = 0, r;
 
-	for (;;) {
-		struct berth_read_result res = {0};
-		struct berth_status st = {0};
-		int r = berth_read(cli.sandbox, id(), s, offset, buf, cap, &res, &err);
-
-		if (r < 0)
-			return cli_fail(&err);
-		offset = res.next_offset;
-		if (res.n || res.has_gap || res.eof || res.interrupted || ended) {
-			r = read_json(s, &res, buf);
-			if (r)
-				return r;
-			if (fflush(stdout))
-				return 128 + SIGPIPE;
-		}
-		if (res.n && !res.eof)
-			continue; /* there may be more already */
-		if (res.eof || res.interrupted || ended) {
-			if (berth_status(cli.sandbox, id(), &st, &err) < 0)
-				return cli_fail(&err);
-			return state_exit_code(&st);
-		}
-		r = wait_for_more(s, offset, &st, &err);
-		if (r < 0)
-			return cli_fail(&err);
-		ended = r == 0;
-	}
+	do
+		r = follow_step(&f, buf, cap, &code, &err);
+	while (r == 0);
+	return r < 0 ? cli_fail(&err) : code;
 }
 
 static int logs_json(enum berth_output s, uint64_t offset)

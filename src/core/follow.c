@@ -160,7 +160,9 @@ int berth_follow(struct berth_sandbox *s, const char *id, struct berth_follow *f
 	if (rc < 0)
 		return rc;
 	rc = follow_source(&src, f, err);
-	if (rc == 0 && ret_status && src.asleep)
+	/* A stopped sandbox cannot be asked; one who saw it run was there until the end. */
+	if (rc == 0 && ret_status && src.asleep &&
+	    !(f->resumed && wire_state_is_terminal(src.st.state)))
 		*ret_status = status;
 	else if (rc == 0 && ret_status)
 		source_status(&src, ret_status);

@@ -117,6 +117,35 @@ ended() { berth run art --id "$1" "${@:2}" >/dev/null 2>&1 || :; }
     code 0 berth cancel a --grace 0
 }
 
+@test "-f --json of one that ends with its sandbox tells that end" {
+    for end in stop destroy; do
+        signal=143
+        [ $end = stop ] || signal=137 # without a grace
+        started a "$waiting"
+        mkfifo pipe
+        berth logs a -f --json --stream stdout >pipe &
+        pid=$!
+        exec 4<pipe
+        read -r line <&4
+        is "$line" '(.data | @base64d) == "ready\n" and (.eof | not)'
+        code 0 berth sandbox $end
+        cat <&4 >rest
+        exec 4<&-
+        c=0
+        wait $pid || c=$?
+        same "$c" $signal
+        is "$(tail -n 1 rest)" '.eof and .totalBytes == 6 and .nextOffset == 6 and (.interrupted or .truncated | not)'
+        rm pipe
+        [ $end = destroy ] && break
+        # One who comes later cannot ask.
+        code 0 berth logs a --json --stream stdout
+        is "$output" '.interrupted and (.eof | not)'
+        code 5 berth logs a -f --json --stream stdout
+        code 0 berth sandbox start
+        code 0 berth rm a
+    done
+}
+
 @test "-n counts the lines before a gap, too" {
     ended a --output-limit 100 -- sh -c 'seq -f line%g 1000; printf "e\n" >&2'
     berth logs a --stream stdout >all 2>gap

@@ -157,11 +157,20 @@ CASE(stop_seals_everything, LIFE)
 	ASSERT_STREQ(text_out("before", BERTH_STDOUT), "kept");
 }
 
+static int take_nothing(void *arg, enum berth_output stream, const void *p, size_t n)
+{
+	(void)arg;
+	(void)stream;
+	(void)p;
+	return n ? 1 : 0;
+}
+
 CASE(a_stopped_one_is_not_woken_by_questions, LIFE)
 {
 	static char buf[16];
 	struct berth_provider_info info;
 	struct berth_read_result r;
+	struct berth_follow f;
 	struct berth_sandbox *s;
 	struct berth_status st;
 
@@ -186,6 +195,15 @@ CASE(a_stopped_one_is_not_woken_by_questions, LIFE)
 		ASSERT_MEMEQ(buf, r.n, "text", 4);
 		ASSERT(r.interrupted);
 		ASSERT(!r.eof);
+		berth_follow_init(&f);
+		f.data = take_nothing;
+		f.offset[BERTH_STDOUT] = 4;
+		OK(berth_follow(s, "done", &f, &st, &E));
+		ASSERT_EQ(st.state, BERTH_PROVIDER_UNAVAILABLE);
+		/* One who was there while it ran is told the end. */
+		f.resumed = true;
+		OK(berth_follow(s, "done", &f, &st, &E));
+		ASSERT_EXITED(&st, 3);
 	}
 	OK(berth_sandbox_info(s, &info, &E));
 	ASSERT_EQ(info.status, BERTH_SANDBOX_STOPPED);
