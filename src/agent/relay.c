@@ -4,9 +4,10 @@
  * CONNECT.
  *
  * One process per direction, blocking: neither direction can hold up the other, and the caller's
- * descriptions keep their flags (O_NONBLOCK on somebody's terminal is bad manners). Bytes are
- * spliced where one end is a pipe. Invariants: every byte that arrived is passed on before an end
- * is; no process of a relay outlives the relay.
+ * descriptions keep their flags (O_NONBLOCK on somebody's terminal is bad manners). Bytes are read
+ * and written, never spliced: a splice that waits for a socket holds the lock of the pipe, and the
+ * caller at its other end then hangs in a read or write that it asked not to wait. Invariants:
+ * every byte that arrived is passed on before an end is; no process of a relay outlives the relay.
  *
  * Not here: what the frames say, but for their headers (`call` must know which one is the last).
  */
@@ -33,18 +34,10 @@ static uint8_t relay_buf[RELAY_BUF];
 /* ---- pumping ---- */
 
 /* Takes what there is from one fd to the other: bytes moved, 0 at the end, -1. */
-static ssize_t pump_some(int from, int to, bool *splices)
+static ssize_t pump_some(int from, int to)
 {
-	ssize_t n;
+	ssize_t n = RETRY_EINTR(read(from, relay_buf, sizeof(relay_buf)));
 
-	if (*splices) {
-		n = RETRY_EINTR(splice(from, NULL, to, NULL, RELAY_BUF, SPLICE_F_MOVE));
-		if (n >= 0 ||
-		    (errno != EINVAL && errno != ENOSYS && errno != EBADF && errno != EPERM))
-			return n;
-		*splices = false;
-	}
-	n = RETRY_EINTR(read(from, relay_buf, sizeof(relay_buf)));
 	if (n > 0 && write_all(to, relay_buf, (size_t)n) < 0)
 		return -1;
 	return n;
@@ -53,11 +46,10 @@ static ssize_t pump_some(int from, int to, bool *splices)
 /* Until the end of from. 0, or -1 when to takes no more (or from is broken). */
 static int pump(int from, int to)
 {
-	bool splices = true;
 	ssize_t n;
 
 	do
-		n = pump_some(from, to, &splices);
+		n = pump_some(from, to);
 	while (n > 0);
 	return n < 0 ? -1 : 0;
 }
@@ -65,8 +57,6 @@ static int pump(int from, int to)
 /* The same, ending too when nobody reads to any more. 0: end of from. */
 static int pump_watched(int from, int to)
 {
-	bool splices = true;
-
 	for (;;) {
 		struct pollfd p[2] = {{from, POLLIN, 0}, {to, 0, 0}};
 		ssize_t n;
@@ -75,7 +65,7 @@ static int pump_watched(int from, int to)
 			return -1;
 		if (!p[0].revents)
 			continue;
-		n = pump_some(from, to, &splices);
+		n = pump_some(from, to);
 		if (n <= 0)
 			return (int)n;
 	}
