@@ -427,7 +427,9 @@ BERTH_PUBLIC void berth_exec_request_init(struct berth_exec_request *req);
  * left in the background lives on. BERTH_E_NOT_FOUND or BERTH_E_PERM with sys_errno set: the
  * command was not found, or cannot be executed. BERTH_E_NOT_FOUND without: no such session or
  * working directory. BERTH_E_CONFLICT: there is a session of that name. BERTH_E_IO with sys_errno
- * EPIPE: the reader of an output is gone.
+ * EPIPE: the reader of an output is gone. BERTH_E_UNAVAILABLE: the sandbox does not answer (for
+ * 10 s at the beginning, or for 5 s when timeout and grace are over). Orders on control_fd are not
+ * read before it has answered.
  */
 BERTH_PUBLIC int berth_exec(struct berth_sandbox *s, const struct berth_exec_request *req,
 			    struct berth_exec_result *ret, struct berth_error *err);

@@ -3,7 +3,8 @@
  * berth exec: one command in the sandbox, stdio byte for byte.
  *
  * INT, TERM and HUP are passed on, and with -t changes of the window: a handler writes entries of
- * four bytes into a pipe that berth_exec() reads. A terminal in raw mode is put back on every way
+ * four bytes into a pipe that berth_exec() reads. Where it does not read (the sandbox does not
+ * answer), the second one ends us. A terminal in raw mode is put back on every way
  * out: return, exit, and the signals that end or stop a process.
  */
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -21,7 +23,11 @@
 #include "base/limits.h"
 #include "base/strbuf.h"
 #include "base/strv.h"
+#include "base/time.h"
 #include "cli/cli.h"
+
+/* A signal that was not taken for so long will not be taken soon. */
+#define UNTAKEN_NS (200 * NS_PER_MS)
 
 static struct {
 	bool interactive, tty;
@@ -83,6 +89,8 @@ static struct {
 	int control[2];
 	bool raw; /* the terminal is ours to put back */
 	volatile sig_atomic_t hung_up;
+	volatile int64_t untaken_since; /* only the handler's; 0: no signal waits in the pipe */
+	char last_words[400];
 	struct termios before, during;
 } x = {.control = {-1, -1}};
 
@@ -102,10 +110,38 @@ static void send_entry(uint8_t what, uint8_t a, uint16_t b)
 		return; /* full, or nobody reads any more: there is nothing to do about it */
 }
 
+static bool all_taken(void)
+{
+	int n = 0;
+
+	return ioctl(x.control[0], FIONREAD, &n) < 0 || n == 0;
+}
+
+static void end_here(int signo)
+{
+	put_back();
+	if (write(2, x.last_words, strlen(x.last_words)) < 0)
+		_exit(128 + signo);
+	_exit(128 + signo);
+}
+
+static void pass_on(int signo)
+{
+	int64_t now = now_mono_ns();
+
+	if (all_taken() || !x.untaken_since)
+		x.untaken_since = now;
+	else if (now - x.untaken_since >= UNTAKEN_NS)
+		end_here(signo);
+	send_entry('s', (uint8_t)signo, 0);
+}
+
 static void send_window(void)
 {
 	struct winsize w;
 
+	if (all_taken())
+		x.untaken_since = 0;
 	if (ioctl(0, TIOCGWINSZ, &w) < 0 && ioctl(1, TIOCGWINSZ, &w) < 0)
 		return;
 	if (!w.ws_col || !w.ws_row)
@@ -140,7 +176,7 @@ static void on_signal(int signo)
 		}
 		attr_fallthrough;
 	default:
-		send_entry('s', (uint8_t)signo, 0);
+		pass_on(signo);
 	}
 	errno = saved;
 }
@@ -162,6 +198,10 @@ static void take_signals(void)
 	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 
 	sigemptyset(&sa.sa_mask);
+	for (size_t i = 0; i < ARRAY_LEN(passed); i++)
+		sigaddset(&sa.sa_mask, passed[i]);
+	for (size_t i = 0; i < ARRAY_LEN(tty); i++)
+		sigaddset(&sa.sa_mask, tty[i]);
 	for (size_t i = 0; i < ARRAY_LEN(passed); i++)
 		sigaction(passed[i], &sa, NULL);
 	for (size_t i = 0; i < ARRAY_LEN(tty) && o.tty; i++)
@@ -332,6 +372,10 @@ static int run_it(const struct request_env *env)
 		return cli_fail(&err);
 	}
 	fill(&req, env);
+	snprintf(x.last_words, sizeof(x.last_words),
+		 "berth: exec: ended by a second signal: the sandbox does not answer\n"
+		 "hint: berth sandbox info -s %.300s\n",
+		 cli_sandbox_name());
 	take_signals();
 	raw_mode();
 	r = berth_exec(cli.sandbox, &req, &res, &err);

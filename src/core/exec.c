@@ -5,7 +5,8 @@
  * The command is a guest: it ends when we do, because the agent ends what a stream that breaks has
  * started. One loop moves bytes both ways without ever waiting for one side only: input is read
  * while little waits to be sent, output is taken while little waits to be written, and the caller's
- * orders (signals, window size) always pass.
+ * orders (signals, window size) always pass, once the agent has greeted: before that they stay in
+ * their pipe, where the caller can see that nobody has taken them.
  */
 #include "core/exec.h"
 
@@ -30,6 +31,9 @@
 #define STDIN_AHEAD (256u << 10)
 /* Output frames go out in pieces that do not block after POLLOUT said yes. */
 #define OUT_PIECE ((size_t)4096)
+/* An agent's greeting; and its word, when a timeout and the grace are over. */
+#define GREETING_MS 10000
+#define OVERDUE_MS  5000
 
 void berth_exec_request_init(struct berth_exec_request *req)
 {
@@ -149,6 +153,7 @@ struct guest {
 	int in_fd; /* -1: ended */
 	uint8_t *in;
 	bool done;
+	int64_t greeting, end; /* deadlines; end: 0 before the greeting */
 	struct berth_exec_result result;
 };
 
@@ -348,23 +353,65 @@ static int take_orders(struct guest *g, struct berth_error *err)
 	return rc;
 }
 
+/* From now on: when must it have ended? INT64_MAX: it has no timeout. */
+static int64_t end_deadline(const struct berth_exec_request *req)
+{
+	int64_t grace = req->grace_ms >= 0 ? req->grace_ms : SPEC_GRACE_MS;
+
+	if (req->timeout_ms <= 0 || req->timeout_ms > INT64_MAX / 4 || grace > INT64_MAX / 4)
+		return INT64_MAX;
+	return deadline_from_ms(req->timeout_ms + grace + OVERDUE_MS);
+}
+
+/* How long the agent may say nothing. While the caller does not take the output it is not asked. */
+static int64_t patience(struct guest *g)
+{
+	if (!g->road->hello_done)
+		return g->greeting;
+	if (!g->end)
+		g->end = end_deadline(g->req);
+	return backed_up(g) ? INT64_MAX : g->end;
+}
+
+/* It speaks (or could not be heard): what it has to say takes time. */
+static void more_time(struct guest *g)
+{
+	if (g->end)
+		g->end = MAX_OF(g->end, deadline_from_ms(OVERDUE_MS));
+}
+
+static int silent(const struct guest *g, struct berth_error *err)
+{
+	if (!g->road->hello_done)
+		berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox does not answer");
+	else
+		berth_fail(err, BERTH_E_UNAVAILABLE,
+			   "the sandbox does not answer; the command's timeout and grace are over");
+	return BERTH_E_UNAVAILABLE;
+}
+
 /* One turn: wait, then do what can be done. */
 static int turn(struct guest *g, struct berth_error *err)
 {
+	int64_t deadline = patience(g);
 	bool out = g->out[0].pos < g->out[0].n, err_out = g->out[1].pos < g->out[1].n;
 	struct pollfd p[] = {
 		{.fd = g->road->rfd_eof || backed_up(g) ? -1 : g->road->stream.rfd,
 		 .events = POLLIN},
 		{.fd = road_pending(g->road) ? g->road->stream.wfd : -1, .events = POLLOUT},
 		{.fd = road_pending(g->road) < STDIN_AHEAD ? g->in_fd : -1, .events = POLLIN},
-		{.fd = g->control.fd, .events = POLLIN},
+		{.fd = g->road->hello_done ? g->control.fd : -1, .events = POLLIN},
 		{.fd = out ? g->out[0].fd : -1, .events = POLLOUT},
 		{.fd = err_out ? g->out[1].fd : -1, .events = POLLOUT},
 	};
-	int rc = 0;
+	int rc = 0, n = RETRY_EINTR(poll(p, ARRAY_LEN(p), deadline_poll_ms(deadline)));
 
-	if (RETRY_EINTR(poll(p, ARRAY_LEN(p), -1)) < 0)
+	if (n < 0)
 		return berth_fail_errno(err, 0, errno, "poll");
+	if (n == 0 && deadline_poll_ms(deadline) == 0)
+		return silent(g, err);
+	if (p[0].revents || out || err_out)
+		more_time(g);
 	if (p[3].revents)
 		rc = take_orders(g, err);
 	if (rc == 0 && p[2].revents)
@@ -401,6 +448,7 @@ static int finish_output(struct guest *g, struct berth_error *err)
 /* Where the road is commands: all of stdin first, then the answer. */
 static int run_as_command(struct guest *g, struct berth_error *err)
 {
+	int64_t deadline = INT64_MAX;
 	struct wire_slice v;
 	uint8_t type;
 	int rc = 0;
@@ -413,8 +461,10 @@ static int run_as_command(struct guest *g, struct berth_error *err)
 		(void)!wait_readable(g->in_fd, INT64_MAX); /* what fails here reading tells */
 		rc = send_input(g, err);
 	}
+	if (end_deadline(g->req) != INT64_MAX)
+		deadline = end_deadline(g->req) + GREETING_MS * NS_PER_MS;
 	while (rc == 0 && !g->done) {
-		rc = road_recv(g->road, &type, &v, INT64_MAX, err);
+		rc = road_recv(g->road, &type, &v, deadline, err);
 		if (rc < 0)
 			return launch_failed(g->road, rc, err);
 		rc = take_frame(g, type, v, err);
@@ -480,6 +530,7 @@ static int run_guest(struct berth_sandbox *s, const struct berth_exec_request *r
 	rc = road_get(s, ROAD_START, &g.road, err);
 	if (rc == 0)
 		rc = send_request(&g, l, err);
+	g.greeting = deadline_from_ms(GREETING_MS);
 	if (rc == 0 && g.road->call)
 		rc = run_as_command(&g, err);
 	if (rc == 0 && !g.road->call)

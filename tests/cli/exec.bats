@@ -65,6 +65,40 @@ load helper
     done
 }
 
+@test "a sandbox that does not answer" {
+    # Greeted, then silent: the end of the timeout is not told.
+    berth exec --timeout 100ms --grace 0 -- sh -c 'echo $PPID >conn; kill -STOP $PPID; exec sleep 1000' 2>late &
+    late=$!
+    code 0 berth exec -- sh -c 'while read -r k v; do [ $k != PPid: ] || echo $v; done </proc/$PPID/status'
+    init=$output
+    kill -STOP "$init"
+    berth exec -- true 2>mute &
+    mute=$!
+    for s in TERM:143 INT:130; do
+        berth exec -- true 2>ended &
+        pid=$!
+        # Handled from now on: the first one is kept for the command, a later one ends it.
+        until (( 0x$(sed -n 's/^SigCgt:[[:space:]]*//p' /proc/$pid/status) & 0x4000 )); do :; done
+        kill -TERM $pid
+        while kill -${s%:*} $pid 2>/dev/null; do read -r -t 0.05 <> <(:) || :; done
+        c=0
+        wait $pid || c=$?
+        same "$c" ${s#*:}
+        has "$(cat ended)" 'berth: exec: ended by a second signal: the sandbox does not answer'
+        has "$(cat ended)" 'hint: '
+    done
+    c=0
+    wait $mute || c=$?
+    same "$c" 125
+    has "$(cat mute)" 'berth: exec: the sandbox does not answer'
+    c=0
+    wait $late || c=$?
+    same "$c" 125
+    has "$(cat late)" 'timeout and grace are over'
+    kill -CONT "$init" "$(cat "$BERTH_STATE/local/t/home/conn")"
+    code 0 berth exec -- true
+}
+
 @test "what it leaves in the background lives on" {
     code 0 berth exec -- sh -c 'sleep 1000 & echo $! >pid'
     code 0 berth exec -- sh -c 'kill -0 $(cat pid)'
