@@ -26,6 +26,9 @@
 
 /* An answer that waits for nothing. */
 #define ANSWER_MS 30000
+/* What it gets at least: who waits for 0 ms wants to know how things are, not whether a connection is
+ * made in that time. */
+#define LEAST_ANSWER_MS 1000
 /* A supervisor's greeting, before an answer that may wait. */
 #define GREETING_MS  8000
 #define PAUSE_MAX_NS (20 * NS_PER_MS)
@@ -127,7 +130,9 @@ int source_take_reply(struct source *src, struct wire_slice payload, struct bert
 
 static int64_t answer_deadline(const struct source *src)
 {
-	return MIN_OF(src->deadline, deadline_from_ms(ANSWER_MS));
+	int64_t least = deadline_from_ms(LEAST_ANSWER_MS);
+
+	return MIN_OF(MAX_OF(src->deadline, least), deadline_from_ms(ANSWER_MS));
 }
 
 static int agent_refresh(struct source *src, struct berth_error *err)
