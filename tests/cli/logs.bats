@@ -150,8 +150,8 @@ ended() { berth run art --id "$1" "${@:2}" >/dev/null 2>&1 || :; }
     ended a --output-limit 100 -- sh -c 'seq -f line%g 1000; printf "e\n" >&2'
     berth logs a --stream stdout >all 2>gap
     has "$(cat gap)" 'berth: stdout: bytes 50-7843 were not kept'
-    lines=$(wc -l <all)
-    for n in 1 $((lines - 8)) $((lines - 7)) $((lines - 6)) $((lines - 1)) "$lines" 10000; do
+    total=$(wc -l <all)
+    for n in 1 $((total - 8)) $((total - 7)) $((total - 6)) $((total - 1)) "$total" 10000; do
         berth logs a --stream stdout -n "$n" >some 2>told
         cmp some <(tail -n "$n" all)
         # It is said when the gap lies in what was printed.
