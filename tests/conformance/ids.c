@@ -37,6 +37,7 @@ CASE(what_is_not_part_of_a_request, RUNS)
 {
 	struct berth_deploy_request q;
 	struct berth_deploy_result r;
+	struct berth_status st;
 
 	request(&q, "loose", "append ~/count-loose x exit 0");
 	deploy(&q, &r);
@@ -49,6 +50,7 @@ CASE(what_is_not_part_of_a_request, RUNS)
 	q.no_durable = false;
 	deploy(&q, &r);
 	ASSERT(r.existed);
+	finish("loose", &st);
 	ASSERT_EQ(home_size("count-loose"), 1u);
 }
 
