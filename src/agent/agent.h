@@ -160,10 +160,10 @@ void conn_trim(struct conn *c);
  * final OK or ERROR. Returns 0 to go on with the stream, -1 to close it. */
 typedef int verb_fn(struct conn *c, const uint8_t *p, size_t n);
 
-/* agentrun */
+/* Executions and guests: launch.c record.c attach.c control.c exec.c info.c init.c */
 verb_fn verb_launch, verb_status, verb_list, verb_read, verb_watch, verb_cancel, verb_signal,
 	verb_stdin, verb_stdin_close, verb_resize, verb_exec, verb_info, verb_stop;
-/* agentstore */
+/* Files and the store: files.c relay.c store.c unpack.c install.c prune.c */
 verb_fn verb_put, verb_get, verb_stat, verb_ls, verb_mkdir, verb_symlink, verb_remove, verb_connect,
 	verb_have, verb_unpack, verb_install, verb_prune, verb_forget;
 

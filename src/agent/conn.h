@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* conn.h: what agentrun's files share beside agent.h. */
+/* conn.h: what the connection child's files share beside agent.h. */
 #ifndef AGENT_CONN_H
 #define AGENT_CONN_H
 
