@@ -22,6 +22,7 @@
 #include "agent/sweep.h"
 
 #define TREE_MAX      (1u << 18) /* processes looked at in one round */
+#define PIDS          (1u << 22) /* PID_MAX_LIMIT of 64-bit kernels */
 #define ROUNDS_MAX    64
 #define PF_FORKNOEXEC 0x40 /* the kernel's: forked and not yet executed anything */
 
@@ -148,13 +149,16 @@ static bool have_children_files(void)
 	return have;
 }
 
-static bool known(const struct members *m, pid_t pid)
+/* A bit for every pid that a kernel can give (PID_MAX_LIMIT): a storm is not made longer by how we
+ * look for its members. Pages that hold no bit are never made. */
+static bool mark(uint8_t *bits, pid_t pid)
 {
-	for (size_t i = 0; i < m->n; i++) {
-		if (m->v[i].pid == pid)
-			return true;
-	}
-	return false;
+	uint8_t bit = (uint8_t)(1u << (pid & 7));
+
+	if (pid <= 0 || (unsigned)pid >= PIDS || bits[pid >> 3] & bit)
+		return false;
+	bits[pid >> 3] |= bit;
+	return true;
 }
 
 /* All descendants of this process, parents first. m->v[0] is this process itself. */
@@ -197,22 +201,21 @@ static void signal_member(const struct member *v, int signo)
  * gets it too. */
 static void sweep(int signo)
 {
-	struct members seen = {.v = agent_map(TREE_MAX * sizeof(struct member))};
+	uint8_t *seen = agent_map(PIDS / 8);
 	struct members now = {.v = agent_map(TREE_MAX * sizeof(struct member))};
-	bool fresh = seen.v && now.v;
+	bool fresh = seen && now.v;
 
 	for (int round = 0; fresh && round < ROUNDS_MAX; round++) {
 		fresh = false;
 		collect(&now);
 		for (size_t i = 1; i < now.n; i++) {
-			if (known(&seen, now.v[i].pid))
+			if (!mark(seen, now.v[i].pid))
 				continue;
 			fresh = true;
-			add(&seen, now.v[i].pid, now.v[i].parent);
 			signal_member(&now.v[i], signo);
 		}
 	}
-	agent_unmap(seen.v, TREE_MAX * sizeof(struct member));
+	agent_unmap(seen, PIDS / 8);
 	agent_unmap(now.v, TREE_MAX * sizeof(struct member));
 }
 
