@@ -7,28 +7,7 @@
 
 #include <sys/wait.h>
 
-#include "run.h"
-
-static struct agent_proc proc;
-static struct client c;
-static struct state s;
-
-static void begin(uid_t uid)
-{
-	static int n;
-	char name[32];
-
-	snprintf(name, sizeof(name), "box%d", n++);
-	proc = (struct agent_proc){.uid = uid};
-	ASSERT_EQ(agent_start(&proc, name, NULL), 0);
-	ASSERT_EQ(client_open(&c, proc.dir), 0);
-}
-
-static void end(void)
-{
-	client_close(&c);
-	agent_stop(&proc);
-}
+#include "box.h"
 
 #define USERS(ident, seconds)                              \
 	static void body_##ident(void);                    \
@@ -37,7 +16,7 @@ static void end(void)
 		for (uid_t u = 0; u < 54322; u += 54321)   \
 			SUBTEST("%s", u ? "user" : "root") \
 			{                                  \
-				begin(u);                  \
+				begin(u, NULL);            \
 				body_##ident();            \
 				end();                     \
 			}                                  \

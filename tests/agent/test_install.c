@@ -9,51 +9,16 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 
+#include "modes.h"
 #include "tree.h"
 
 static struct agent_proc proc;
 static struct client c;
 static struct tree t;
 
-static const struct mode {
-	const char *name;
-	uid_t uid;
-	const char *options[4];
-} modes[] = {
-	{"overlay", 0, {NULL}},
-	{"user", 54321, {NULL}},
-	{"bound copy", 0, {NULL}},
-	{"copy", 0, {"--level", "subreaper", NULL}},
-};
-
-#define EACH_MODE(m)                                                                          \
-	for (const struct mode *m = modes; m < modes + sizeof(modes) / sizeof(modes[0]); m++) \
-	SUBTEST("%s", m->name)
-
-/* A file system that cannot hold another overlay's upper directory, as in many containers:
- * ./merged. */
-static int on_an_overlay(void)
-{
-	static const char *const dirs[] = {"lower", "upper", "work", "merged"};
-
-	for (int i = 0; i < 4; i++) {
-		if (mkdir(dirs[i], 0755) < 0 && errno != EEXIST)
-			return -1;
-	}
-	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-		return -1;
-	return mount("overlay", "merged", "overlay", 0,
-		     "lowerdir=lower,upperdir=upper,workdir=work");
-}
-
 static void begin(const struct mode *m)
 {
-	proc = (struct agent_proc){.uid = m->uid};
-	if (strcmp(m->name, "bound copy") == 0)
-		ASSERT_EQ(on_an_overlay(), 0);
-	ASSERT_EQ(agent_start(&proc, strcmp(m->name, "bound copy") == 0 ? "merged/home" : m->name,
-			      m->options),
-		  0);
+	ASSERT_EQ(mode_start(&proc, m), 0);
 	ASSERT_EQ(client_open(&c, proc.dir), 0);
 	t = (struct tree){0};
 	tree_text(&t, "package.json", "{}");

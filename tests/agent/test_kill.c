@@ -8,59 +8,19 @@
 
 #include <sys/wait.h>
 
-#include "run.h"
-
-static struct agent_proc proc;
-static struct client c;
-static struct state s;
-static char mark[32];
-
-static void begin(const struct level *l)
-{
-	static int n;
-	char name[32];
-
-	snprintf(name, sizeof(name), "box%d", n);
-	snprintf(mark, sizeof(mark), "mark-%d-%d", getpid(), n++);
-	proc = (struct agent_proc){.uid = l->uid};
-	ASSERT_EQ(agent_start(&proc, name, l->options), 0);
-	ASSERT_EQ(client_open(&c, proc.dir), 0);
-}
-
-static void end(void)
-{
-	client_close(&c);
-	agent_stop(&proc);
-}
-
-#define LEVELS(ident, seconds)                                            \
-	static void body_##ident(const struct level *l);                  \
-	TEST_TIMEOUT(ident, seconds)                                      \
-	{                                                                 \
-		EACH_LEVEL(l)                                             \
-		{                                                         \
-			LEVEL_REQUIRE(l);                                 \
-			SUBTEST("%s%s", l->name, l->uid ? " (user)" : "") \
-			{                                                 \
-				begin(l);                                 \
-				body_##ident(l);                          \
-				end();                                    \
-			}                                                 \
-		}                                                         \
-	}                                                                 \
-	static void body_##ident(const struct level *l)
+#include "box.h"
 
 static pid_t start_tree(const char *id)
 {
 	pid_t pids[8];
 
 	ASSERT_EQ(run_worker(&c, id, NULL,
-			     ARGV("mark", mark, "ignore", "TERM", "spawn", "daemon", "{", "ignore",
-				  "TERM", "up", "pause", "}", "ready", "pause"),
+			     ARGV("mark", box_mark, "ignore", "TERM", "spawn", "daemon", "{",
+				  "ignore", "TERM", "up", "pause", "}", "ready", "pause"),
 			     &s),
 		  WIRE_S_RUNNING);
 	ASSERT_EQ(run_until_output(&c, id, 0, WIRE_STDOUT, 1, &s), WIRE_S_RUNNING);
-	ASSERT_EQ(marked(mark, pids, 8), 2);
+	ASSERT_EQ(marked(box_mark, pids, 8), 2);
 	for (int i = 0; i < 2; i++) {
 		pid_t sup = supervisor_of(pids[i]);
 
@@ -89,7 +49,7 @@ LEVELS(supervisor, 60)
 	ASSERT_EQ(run_take(&w, &s), WIRE_S_UNKNOWN);
 	ASSERT_STREQ(s.message, "supervisor gone");
 	client_close(&w);
-	ASSERT(marked_until(mark, 0));
+	ASSERT(marked_until(box_mark, 0));
 	ASSERT_EQ(run_status(&c, "a", 0, &s), WIRE_S_UNKNOWN);
 	ASSERT_EQ(run_cancel(&c, "a", 0, -1, &s), WIRE_S_UNKNOWN);
 	/* The id is taken, explained, and free again after FORGET. */
@@ -107,13 +67,13 @@ LEVELS(init, 60)
 	agent_kill(&proc);
 	client_close(&c);
 	ASSERT_OK(kill(sup, 0));
-	ASSERT_EQ(marked(mark, NULL, 0), 2);
+	ASSERT_EQ(marked(box_mark, NULL, 0), 2);
 	ASSERT_EQ(agent_restart(&proc, l->options), 0);
 	ASSERT_EQ(client_open(&c, proc.dir), 0);
 	ASSERT_EQ(run_status(&c, "a", 0, &s), WIRE_S_RUNNING);
 	ASSERT(s.held && !s.same_inc);
 	ASSERT_EQ(run_cancel(&c, "a", 0, 50, &s), WIRE_S_CANCELLED);
-	ASSERT_EQ(marked(mark, NULL, 0), 0);
+	ASSERT_EQ(marked(box_mark, NULL, 0), 0);
 }
 
 LEVELS(init_and_supervisor, 60)
@@ -123,7 +83,7 @@ LEVELS(init_and_supervisor, 60)
 	agent_kill(&proc);
 	ASSERT_OK(kill(sup, SIGKILL));
 	client_close(&c);
-	ASSERT(marked_until(mark, 0));
+	ASSERT(marked_until(box_mark, 0));
 	ASSERT_EQ(agent_restart(&proc, l->options), 0);
 	ASSERT_EQ(client_open(&c, proc.dir), 0);
 	ASSERT_EQ(run_status(&c, "a", 0, &s), WIRE_S_UNKNOWN);
@@ -145,8 +105,8 @@ LEVELS(everything_above, 60)
 	agent_kill(&proc);
 	client_close(&c);
 	/* What had left the tree of the main process is out of reach then: named in the docs. */
-	ASSERT(marked_until(mark, guard > 1 ? 1 : 0));
-	n = marked(mark, pids, 4);
+	ASSERT(marked_until(box_mark, guard > 1 ? 1 : 0));
+	n = marked(box_mark, pids, 4);
 	for (int i = 0; i < n; i++)
 		kill(pids[i], SIGKILL);
 	ASSERT_EQ(agent_restart(&proc, l->options), 0);
@@ -203,14 +163,14 @@ static void check_truth(const char *id, bool will_run)
 		ASSERT_EQ(state, WIRE_S_RUNNING);
 	if (state < 0) {
 		ASSERT_EQ(s.code, WIRE_E_NOT_FOUND);
-		ASSERT(marked_until(mark, 0));
+		ASSERT(marked_until(box_mark, 0));
 	} else if (state == WIRE_S_RUNNING) {
 		ASSERT_EQ(run_cancel(&c, id, 0, 0, &s), WIRE_S_CANCELLED);
-		ASSERT_EQ(marked(mark, NULL, 0), 0);
+		ASSERT_EQ(marked(box_mark, NULL, 0), 0);
 	} else {
 		ASSERT_EQ(state, WIRE_S_FAILED);
 		ASSERT_STREQ(s.phase, "launch");
-		ASSERT(marked_until(mark, 0));
+		ASSERT(marked_until(box_mark, 0));
 	}
 	if (state >= 0)
 		ASSERT_EQ(run_simple(&c, WIRE_FORGET, id, 0, 0, 0), 0);
@@ -235,7 +195,7 @@ static void launch_and_lose(const char *id, bool kill_child, long us)
 	wire_w_str(w, SK_ID, id);
 	wire_w_str(w, SK_ARG, worker_binary());
 	wire_w_str(w, SK_ARG, "mark");
-	wire_w_str(w, SK_ARG, mark);
+	wire_w_str(w, SK_ARG, box_mark);
 	wire_w_str(w, SK_ARG, "pause");
 	wire_w_end(w, at);
 	client_end(&d);

@@ -7,28 +7,7 @@
 
 #include <dirent.h>
 
-#include "run.h"
-
-static struct agent_proc proc;
-static struct client c;
-static struct state s;
-
-static void begin(uid_t uid)
-{
-	static int n;
-	char name[32];
-
-	snprintf(name, sizeof(name), "box%d", n++);
-	proc = (struct agent_proc){.uid = uid};
-	ASSERT_EQ(agent_start(&proc, name, NULL), 0);
-	ASSERT_EQ(client_open(&c, proc.dir), 0);
-}
-
-static void end(void)
-{
-	client_close(&c);
-	agent_stop(&proc);
-}
+#include "box.h"
 
 /* No group of ours may be left behind: their names carry a mark of DIR, so only this test's
  * count. */
@@ -67,7 +46,7 @@ static bool no_group_left(void *arg)
 
 static void need_group(void)
 {
-	begin(0);
+	begin(0, NULL);
 	if (run_worker(&c, "probe",
 		       &(struct opts){.memory = 1 << 28, .pids = 50, .cpus_milli = 500},
 		       ARGV("exit", "0"), &s) < 0) {
@@ -150,7 +129,7 @@ TEST_TIMEOUT(cpu_time_by_rlimit, 60)
 {
 	struct opts o = {.cpu_time_ms = 200};
 
-	begin(54321);
+	begin(54321, NULL);
 	ASSERT(run_worker(&c, "a", &o, ARGV("burn"), &s) > 0);
 	ASSERT_EQ(run_wait(&c, "a", 0, &s), WIRE_S_RESOURCE_EXHAUSTED);
 	ASSERT_STREQ(s.resource, "cpu");
@@ -174,7 +153,7 @@ TEST_TIMEOUT(file_size_and_open_files, 60)
 	uint64_t gap;
 
 	for (uid_t u = 0; u < 54322; u += 54321) {
-		begin(u);
+		begin(u, NULL);
 		o = (struct opts){.file_size = 10000};
 		ASSERT(run_worker(&c, "a", &o, ARGV("bigfile", "~/big", "200000", "exit", "0"),
 				  &s) > 0);
@@ -209,7 +188,7 @@ TEST_TIMEOUT(what_cannot_be_enforced, 60)
 		{{.cpus_milli = 500}, "cpu"},
 	};
 
-	begin(54321);
+	begin(54321, NULL);
 	for (size_t i = 0; i < 3; i++) {
 		ASSERT_EQ(run_worker(&c, "a", &cases[i].o, ARGV("exit", "0"), &s), -1);
 		ASSERT_EQ(s.code, WIRE_E_UNSUPPORTED);

@@ -9,28 +9,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 
-#include "run.h"
-
-static struct agent_proc proc;
-static struct client c;
-static struct state s;
-
-static void begin(void)
-{
-	static int n;
-	char name[32];
-
-	snprintf(name, sizeof(name), "box%d", n++);
-	proc = (struct agent_proc){.uid = 0};
-	ASSERT_EQ(agent_start(&proc, name, NULL), 0);
-	ASSERT_EQ(client_open(&c, proc.dir), 0);
-}
-
-static void end(void)
-{
-	client_close(&c);
-	agent_stop(&proc);
-}
+#include "box.h"
 
 /* What `seq 1 N` writes. */
 static char *sequence(int n, size_t *ret_len)
@@ -63,7 +42,7 @@ TEST_TIMEOUT(output_limits, 120)
 	char *text = sequence(8000, &len), *got;
 	uint64_t gap;
 
-	begin();
+	begin(0, NULL);
 	ASSERT_EQ(len, 38893u);
 	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
 		SUBTEST("limit %d", limits[i])
@@ -102,7 +81,7 @@ TEST_TIMEOUT(reading_a_live_ring, 60)
 	uint64_t offset = 0;
 	struct wire_w *w;
 
-	begin();
+	begin(0, NULL);
 	ASSERT_EQ(run_launch(&c, "a", &o, ARGV("yes", "abcdefghijklmno"), &s), WIRE_S_RUNNING);
 	ASSERT_EQ(run_until_output(&c, "a", 0, WIRE_STDOUT, 1 << 20, &s), WIRE_S_RUNNING);
 	for (int i = 0; i < 300 || offset < 8u << 20; i++) {
@@ -138,7 +117,7 @@ TEST_TIMEOUT(reading_a_ring_that_is_cut_off, 60)
 	char path[512];
 	struct wire_w *w;
 
-	begin();
+	begin(0, NULL);
 	ASSERT(run_launch(&c, "a", &o, ARGV("seq", "1", "8000"), &s) > 0);
 	ASSERT_EQ(run_wait(&c, "a", 0, &s), WIRE_S_EXITED);
 	snprintf(path, sizeof(path), "%s/x/a/stdout.tail", proc.dir);
@@ -161,7 +140,7 @@ TEST_TIMEOUT(binary_and_huge, 60)
 	uint64_t gap;
 	char *got, *want;
 
-	begin();
+	begin(0, NULL);
 	ASSERT(run_worker(&c, "b", NULL, ARGV("bytes256", "1", "bytes256", "2"), &s) > 0);
 	ASSERT_EQ(run_wait(&c, "b", 0, &s), WIRE_S_EXITED);
 	for (int stream = 1; stream <= 2; stream++) {
@@ -194,7 +173,7 @@ TEST_TIMEOUT(both_streams, 60)
 	uint64_t gap;
 	char *out, *err;
 
-	begin();
+	begin(0, NULL);
 	ASSERT(run_worker(&c, "a", NULL, ARGV("alt", "20000"), &s) > 0);
 	ASSERT_EQ(run_wait(&c, "a", 0, &s), WIRE_S_EXITED);
 	out = run_read(&c, "a", 0, WIRE_STDOUT, &n, &gap);
@@ -210,7 +189,7 @@ TEST_TIMEOUT(both_streams, 60)
 /* The last bytes before the end, and those of a process that is killed, are all there. */
 TEST_TIMEOUT(last_bytes, 60)
 {
-	begin();
+	begin(0, NULL);
 	for (int i = 0; i < 50; i++) {
 		char id[16];
 
@@ -231,7 +210,7 @@ TEST_TIMEOUT(reopened_stderr, 60)
 	uint64_t gap;
 	char *err;
 
-	begin();
+	begin(0, NULL);
 	ASSERT(run_worker(&c, "a", NULL, ARGV("err", "first", "reopen", "second", "err", "third"),
 			  &s) > 0);
 	ASSERT_EQ(run_wait(&c, "a", 0, &s), WIRE_S_EXITED);
@@ -281,7 +260,7 @@ TEST_TIMEOUT(full_disk, 60)
 	if (geteuid() != 0)
 		SKIP("needs root to mount a small disk");
 	small_disk("box0", "size=1m");
-	begin();
+	begin(0, NULL);
 	/* Twice as much as fits: the worker is not stalled, the end is true, the gap is exact. */
 	ASSERT_EQ(run_launch(&c, "a", &(struct opts){.output_limit = -1},
 			     ARGV("seq", "1", "300000"), &s) > 0,
@@ -321,7 +300,7 @@ TEST_TIMEOUT(full_disk_at_the_end, 60)
 	if (geteuid() != 0)
 		SKIP("needs root to mount a small disk");
 	small_disk("box0", "size=1m");
-	begin();
+	begin(0, NULL);
 	ASSERT_EQ(run_worker(&c, "a", &(struct opts){.durable = true},
 			     ARGV("block", "TERM", "ready", "await", "TERM", "err", "more", "exit",
 				  "7"),
@@ -346,7 +325,7 @@ TEST_TIMEOUT(bounded_stdin, 60)
 				       65537, 1 << 20, (1 << 20) + 1, 17 << 20};
 	char *bytes = malloc(17u << 20), *got, want[64];
 
-	begin();
+	begin(0, NULL);
 	ASSERT_NOT_NULL(bytes);
 	for (size_t i = 0; i < 17u << 20; i++)
 		bytes[i] = (char)(i * 31 + i / 4096);

@@ -8,46 +8,7 @@
 
 #include <sys/wait.h>
 
-#include "run.h"
-
-static struct agent_proc proc;
-static struct client c;
-static struct state s;
-
-static void begin(const struct level *l)
-{
-	static int n;
-	char name[32];
-
-	snprintf(name, sizeof(name), "box%d", n++);
-	proc = (struct agent_proc){.uid = l->uid};
-	ASSERT_EQ(agent_start(&proc, name, l->options), 0);
-	ASSERT_EQ(client_open(&c, proc.dir), 0);
-}
-
-static void end(void)
-{
-	client_close(&c);
-	agent_stop(&proc);
-}
-
-/* A test body for every level: the points are "<test>: <level> <uid>". */
-#define LEVELS(ident, seconds)                                            \
-	static void body_##ident(const struct level *l);                  \
-	TEST_TIMEOUT(ident, seconds)                                      \
-	{                                                                 \
-		EACH_LEVEL(l)                                             \
-		{                                                         \
-			LEVEL_REQUIRE(l);                                 \
-			SUBTEST("%s%s", l->name, l->uid ? " (user)" : "") \
-			{                                                 \
-				begin(l);                                 \
-				body_##ident(l);                          \
-				end();                                    \
-			}                                                 \
-		}                                                         \
-	}                                                                 \
-	static void body_##ident(const struct level *l)
+#include "box.h"
 
 LEVELS(exits, 60)
 {
