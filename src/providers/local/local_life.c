@@ -89,8 +89,10 @@ static int start_locked(struct local *l, bool create, bool *ret_created, struct 
 	auto_free char *dir = NULL;
 	int rc = 0;
 
-	if (local_marked(l, "destroying"))
-		return destroy_locked(l, err) < 0 ? err ? err->code : BERTH_E_IO : 1;
+	if (local_marked(l, "destroying")) {
+		rc = destroy_locked(l, err);
+		return rc < 0 ? rc : 1;
+	}
 	rc = local_load(l, err);
 	if (rc == BERTH_E_NOT_FOUND && create) {
 		rc = local_create(l, err);
