@@ -32,12 +32,18 @@
 /* Levels of ending a tree, best first. */
 enum agent_level { LEVEL_PIDNS = 1, LEVEL_CGROUP = 2, LEVEL_SUBREAPER = 3 };
 
+/* Hierarchies of control groups: four of v1, and v2. */
+enum agent_group { GROUP_MEMORY, GROUP_PIDS, GROUP_CPU, GROUP_CPUACCT, GROUP_V2, AGENT_GROUPS };
+
 /* One page shared by init and all its children. */
 struct agent_shared {
 	atomic_int stopping; /* STOP has begun: a LAUNCH that sees it after its rename gives up */
 	atomic_int execs;    /* commands that EXEC runs now */
 	/* 0 not tried yet, 1 can be made, 2 with a user namespace, -1 cannot (tree.c) */
 	atomic_int pidns;
+	/* Walls: the keeper of the guests' PID namespace (its pid as init sees it; 0: none yet) and
+	 * whether it is ready; connections through published ports. */
+	atomic_int guests, guests_ready, forwards;
 };
 
 /* The facts, set once by init before the first fork and never changed afterwards. */
@@ -60,6 +66,17 @@ struct agent {
 	pid_t init_pid;
 	int64_t started_ms; /* wall clock */
 	int initfd; /* SEQPACKET to init (see init.c): keep this pipe drained, end yourself */
+	bool walled;      /* an isolated sandbox: see walls.h */
+	bool in_userns;   /* not the machine's first user namespace: overlays want userxattr */
+	uid_t worker_uid; /* of what we start for others, and of its files; walled only */
+	gid_t worker_gid;
+	const char *app; /* where views are mounted, absolute: DIR/app, or /app with walls */
+	/* Records: 0600 and 0700, or with --shared 0660 and 0770, where an ACL of DIR lets the
+	 * caller read them, whose uid nobody here has. */
+	mode_t file_mode, dir_mode;
+	/* Directories of control groups that were handed in (--group), -1: none. cgroup.c. */
+	int group_fds[AGENT_GROUPS];
+	bool groups_given;
 	struct agent_shared *shared;
 };
 extern struct agent agent;
@@ -168,8 +185,9 @@ verb_fn verb_put, verb_get, verb_stat, verb_ls, verb_mkdir, verb_symlink, verb_r
 	verb_have, verb_unpack, verb_install, verb_prune, verb_forget;
 
 /* Commands of the binary: argv[0] is the command word. They return the exit status. */
-int init_main(int argc, char **argv);    /* init [--daemon] [--level L] [--ready FD] DIR */
+int init_main(int argc, char **argv);    /* init [options] DIR (options.c) */
 int connect_main(int argc, char **argv); /* connect [--start] DIR (relay.c) */
+int stage_main(int argc, char **argv);   /* stage [options] (stage.c) */
 int call_main(int argc, char **argv);    /* call [--start] [--text] DIR [BASE64…] (relay.c) */
 
 /*

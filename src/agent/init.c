@@ -34,6 +34,7 @@
 #include "agent/cgroup.h"
 #include "agent/conn.h"
 #include "agent/init.h"
+#include "agent/options.h"
 #include "agent/prune.h"
 #include "agent/spawn.h"
 
@@ -44,7 +45,15 @@
 
 extern char **environ;
 
-struct agent agent = {.dirfd = -1, .homefd = -1, .initfd = -1, .level = LEVEL_PIDNS};
+struct agent agent = {
+	.dirfd = -1,
+	.homefd = -1,
+	.initfd = -1,
+	.level = LEVEL_PIDNS,
+	.file_mode = 0600,
+	.dir_mode = 0700,
+	.group_fds = {-1, -1, -1, -1, -1},
+};
 
 static struct {
 	int lockfd, listenfd, sigfd, epfd, msgfd, spare;
@@ -587,16 +596,16 @@ static void tidy(void)
 }
 
 /* Never returns when it becomes the init. 1: another one runs; -1: *f. */
-static int run_init(const char *dir, int readyfd, struct agent_fail *f)
+static int run_init(const struct init_options *o, struct agent_fail *f)
 {
-	int r;
+	int keep[4 + AGENT_GROUPS + PORTS_MAX], r;
 
 	std_fds();
-	fds_keep(&readyfd, 1);
+	fds_keep(keep, init_options_fds(o, keep));
 	signals_agent();
 	umask(0022);
 	prctl(PR_SET_DUMPABLE, 0);
-	if (enter_dir(dir, f) < 0)
+	if (enter_dir(o->dir, f) < 0)
 		return -1;
 	r = take_lock(f);
 	if (r > 0)
@@ -613,13 +622,13 @@ static int run_init(const char *dir, int readyfd, struct agent_fail *f)
 		return -1;
 	}
 	groups_sweep(false);
-	report(readyfd, "ready\n");
+	report(o->readyfd, "ready\n");
 	tidy();
 	loop();
 }
 
-static void daemon_child(const char *dir, int readyfd) attr_noreturn;
-static void daemon_child(const char *dir, int readyfd)
+static void daemon_child(const struct init_options *o) attr_noreturn;
+static void daemon_child(const struct init_options *o)
 {
 	struct agent_fail f;
 	char line[AGENT_MESSAGE_MAX + 16];
@@ -630,14 +639,14 @@ static void daemon_child(const char *dir, int readyfd)
 		_exit(0);
 	for (int fd = 0; null >= 0 && fd < 3; fd++)
 		dup2(null, fd);
-	r = run_init(dir, readyfd, &f);
+	r = run_init(o, &f);
 	if (r < 0)
 		fmt(line, sizeof(line), "error: %s\n", f.message);
-	report(readyfd, r > 0 ? "held\n" : line);
+	report(o->readyfd, r > 0 ? "held\n" : line);
 	_exit(r > 0 ? 0 : 1);
 }
 
-int init_start(const char *dir, struct agent_fail *f)
+static int start_background(struct init_options *o, struct agent_fail *f)
 {
 	char line[AGENT_MESSAGE_MAX + 16];
 	int fd[2];
@@ -656,7 +665,8 @@ int init_start(const char *dir, struct agent_fail *f)
 	pid = fork();
 	if (pid == 0) {
 		close(fd[0]);
-		daemon_child(dir, fd[1]);
+		o->readyfd = fd[1];
+		daemon_child(o);
 	}
 	close(fd[1]);
 	if (pid < 0) {
@@ -676,12 +686,11 @@ int init_start(const char *dir, struct agent_fail *f)
 		    strncmp(line, "error: ", 7) == 0 ? line + 7 : "the init died while it started");
 }
 
-static int parse_level(const char *s)
+int init_start(const char *dir, struct agent_fail *f)
 {
-	return strcmp(s, "pidns") == 0       ? LEVEL_PIDNS
-	       : strcmp(s, "cgroup") == 0    ? LEVEL_CGROUP
-	       : strcmp(s, "subreaper") == 0 ? LEVEL_SUBREAPER
-					     : 0;
+	struct init_options o = {.dir = dir, .readyfd = -1, .exitfd = -1, .netwatch = -1};
+
+	return start_background(&o, f);
 }
 
 static int complain(const char *text)
@@ -692,35 +701,23 @@ static int complain(const char *text)
 	return 1;
 }
 
-static const char usage[] =
-	"usage: berth-agent init [--daemon] [--level pidns|cgroup|subreaper] [--ready FD] DIR";
+static const char usage[] = "usage: berth-agent init [options] DIR (docs/protocol/agent.md)";
 
 int init_main(int argc, char **argv)
 {
-	bool background = false;
+	static struct init_options o;
 	struct agent_fail f = {0};
 	char line[AGENT_MESSAGE_MAX + 16];
-	int readyfd = -1, i, r;
+	int r;
 
-	for (i = 1; i < argc && argv[i][0] == '-'; i++) {
-		if (strcmp(argv[i], "--daemon") == 0)
-			background = true;
-		else if (strcmp(argv[i], "--level") == 0 && i + 1 < argc &&
-			 parse_level(argv[i + 1]))
-			agent.level = parse_level(argv[++i]);
-		else if (strcmp(argv[i], "--ready") == 0 && i + 1 < argc)
-			readyfd = (int)strtol(argv[++i], NULL, 10);
-		else
-			return complain(usage) + 1;
-	}
-	if (i != argc - 1 || !argv[i][0])
+	if (init_options_parse(argc, argv, &o) < 0)
 		return complain(usage) + 1;
-	if (background) {
-		r = init_start(argv[i], &f);
+	if (o.background) {
+		r = start_background(&o, &f);
 	} else {
-		r = run_init(argv[i], readyfd, &f);
+		r = run_init(&o, &f);
 		fmt(line, sizeof(line), "error: %s\n", f.message);
-		report(readyfd, r > 0 ? "held\n" : line);
+		report(o.readyfd, r > 0 ? "held\n" : line);
 	}
 	if (r == 0)
 		return 0;

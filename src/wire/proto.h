@@ -50,6 +50,7 @@ enum wire_type {
 	WIRE_FORGET = 0x37,
 	WIRE_INFO = 0x38,
 	WIRE_STOP = 0x39,
+	WIRE_PUBLISH = 0x3a, /* a listening socket comes with it */
 };
 
 /* Error codes on the wire: the negated BERTH_E_* of include/berth/error.h (asserted in core). */
@@ -167,6 +168,8 @@ enum wire_key {
 	WK_CONTAINMENT = 108,
 	WK_CAUSE = 109,
 	WK_STABLE = 110, /* views have one stable path: 0 or 1 */
+	WK_IDLE_MS = 111,
+	WK_EXPIRES_MS = 112, /* wall clock */
 };
 
 enum wire_kind { WIRE_KIND_EXECUTION = 1, WIRE_KIND_SESSION = 2 };
