@@ -31,6 +31,7 @@ bench: ## print the table of numbers beside their yardsticks
 	tools/install-deps bench $(BUILD)/build.ninja
 	$(MAKE) all
 	$(NINJA) -C $(BUILD) bench
+	$(NINJA) -C $(BUILD) bench-isolated
 
 install: $(BUILD)/build.ninja ## install; honours DESTDIR and prefix
 	meson configure $(BUILD) -Dprefix=$(prefix)

@@ -287,23 +287,6 @@ static void case_read(void)
 	free(buf);
 }
 
-/* kB of PSS of one process, 0 when it is gone. */
-static long pss_kb(long pid)
-{
-	char path[64], line[256];
-	long kb = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%ld/smaps_rollup", pid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "Pss: %ld kB", &kb) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return kb;
-}
-
 static long parent_of(long pid)
 {
 	char path[64], line[512], *p;

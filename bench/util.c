@@ -98,6 +98,22 @@ void shell(const char *fmt, ...)
 		die("failed: %s", line);
 }
 
+long pss_kb(long pid)
+{
+	char path[64], line[256];
+	long kb = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%ld/smaps_rollup", pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Pss: %ld kB", &kb) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kb;
+}
+
 void row_print_head(void)
 {
 	printf("%-46s %12s  %-26s %12s %8s  %-14s %s\n", "what (median)", "berth", "yardstick", "",
@@ -114,10 +130,15 @@ void row_print(const struct row *r)
 	snprintf(value, sizeof(value), "%.2f %s", r->value, r->unit);
 	snprintf(yard, sizeof(yard), "%.2f %s", r->yardstick, r->unit);
 	snprintf(rat, sizeof(rat), "%.2f", ratio);
-	snprintf(goal, sizeof(goal), "%s %.4g %s", r->more ? ">=" : "<=", r->goal,
-		 r->goal_ratio ? "x" : r->unit);
+	snprintf(goal, sizeof(goal), "-");
+	if (r->goal > 0)
+		snprintf(goal, sizeof(goal), "%s %.4g %s", r->more ? ">=" : "<=", r->goal,
+			 r->goal_ratio ? "x" : r->unit);
 	printf("%-46s %12s  %-26s %12s %8s  %-14s %s\n", r->what, value,
 	       r->yardstick_name ? r->yardstick_name : "-", r->yardstick > 0 ? yard : "-",
-	       ratio > 0 ? rat : "-", goal, ok ? "holds" : "FALLS SHORT");
+	       ratio > 0 ? rat : "-", goal,
+	       r->goal <= 0 ? ""
+	       : ok         ? "holds"
+			    : "FALLS SHORT");
 	fflush(stdout);
 }

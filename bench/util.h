@@ -31,7 +31,10 @@ double timed_run(const char *const *argv, const char *out, int want);
 /* The same from a printf-like shell line; for set-up, not for timing. */
 void shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* A row: what was measured, its unit, its goal, and its yardstick (0: none). Whether larger is
+/* kB of PSS of one process, 0 when it is gone. */
+long pss_kb(long pid);
+
+/* A row: what was measured, its unit, its goal (0: none), and its yardstick (0: none). Whether larger is
  * better is said by `more`. goal_ratio: the goal is a ratio to the yardstick instead of an
  * absolute. */
 struct row {
