@@ -152,6 +152,21 @@ static void exec_lookup(struct child *c)
 	c->err = err;
 }
 
+static int enter_workdir(struct child *c)
+{
+	const struct spawn *s = c->s;
+
+	if (s->mntns_fd >= 0) {
+		c->stage = "namespace";
+		if (setns(s->mntns_fd, CLONE_NEWNS) < 0)
+			return -1;
+		c->stage = "workdir";
+		return chdir(s->cwd_path ? s->cwd_path : "/");
+	}
+	c->stage = "workdir";
+	return fchdir(s->cwdfd);
+}
+
 static int enter(struct child *c)
 {
 	const struct spawn *s = c->s;
@@ -167,8 +182,7 @@ static int enter(struct child *c)
 		if (write(s->groups[i], "0", 1) != 1)
 			return -1;
 	}
-	c->stage = "workdir";
-	if (fchdir(s->cwdfd) < 0)
+	if (enter_workdir(c) < 0)
 		return -1;
 	c->stage = "stdio";
 	if (dup2(s->in, 0) < 0 || dup2(s->out, 1) < 0 || dup2(s->err, 2) < 0)

@@ -22,6 +22,10 @@ struct spawn {
 	char **argv;
 	char **envp;
 	int cwdfd;        /* directory to start in */
+	/* Started in another mount namespace of this one's user namespace (-1: in ours), in the
+	 * directory cwd_path there (NULL: "/"); cwdfd is not used then. */
+	int mntns_fd;
+	const char *cwd_path;
 	int in, out, err; /* become 0, 1, 2; all >= 3 */
 	/* it dies with this process, whoever ends it: for levels without a kernel that sees to
 	 * it */

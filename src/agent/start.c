@@ -120,7 +120,7 @@ static void close_stdio(struct stdio *io)
 static int start_command(struct super *s)
 {
 	struct stdio io = {-1, -1, -1};
-	struct spawn sp = {.argv = s->l->argv, .envp = s->l->envp};
+	struct spawn sp = {.argv = s->l->argv, .envp = s->l->envp, .mntns_fd = -1};
 	int r = -1;
 
 	sp.cwdfd = open_workdir(s, &s->fail);
