@@ -48,9 +48,9 @@ struct net_plan {
 	struct net_prefix *hosts;
 	size_t n_hosts;
 	/* For init; -1 where the mode has none. CLOEXEC: stage clears it before its exec. */
-	int watch_fd; /* tells of addresses that the host gets later */
-	int exit_fd;  /* slirp4netns ends when the last copy of it is closed */
-	int release_fd;            /* of this file: the helper waits at its other end */
+	int watch_fd;                /* tells of addresses that the host gets later */
+	int exit_fd;                 /* slirp4netns ends when the last copy of it is closed */
+	int release_fd;              /* of this file: the helper waits at its other end */
 	char resolv[NET_RESOLV_MAX]; /* the sandbox's /etc/resolv.conf, NUL-terminated */
 	size_t resolv_len;
 };

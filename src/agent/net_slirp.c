@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * net_slirp.c: the process that becomes slirp4netns.
+ *
+ * Invariants: it never has host uid 0, and ends when the last writer of its exit pipe does, which
+ * is the sandbox's init; it runs with its own sandbox (a file system of /etc and /run alone, no
+ * capability over anything of the sandbox) and its own seccomp filter, both of which work here
+ * because it is uid 0 of U1; it has no fd of the stage's. Nobody waits for it: a helper between,
+ * which ends when slirp4netns serves, tells of its failure. It does not configure the device.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/net_rules.h"
+#include "agent/spawn.h"
+
+#define SLIRP_FILES  8192u  /* sockets of one sandbox on the host, at most */
+#define SLIRP_STDERR 65536u /* bytes that slirp4netns may say in its whole life */
+
+/* What the helper has, under fixed numbers, which stand in the command line as text. */
+enum { FD_RELEASE = 3, FD_EXIT, FD_READY, FD_REPORT, FD_USERNS, FD_NETNS, FD_END };
+
+/* Makes fds[i] be FD_RELEASE + i, whatever they were; only for a process that has nothing else. */
+static int renumber(int *fds, int n)
+{
+	for (int i = 0; i < n; i++) {
+		fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, FD_END + n);
+		if (fds[i] < 0)
+			return -1;
+	}
+	for (int i = 0; i < n; i++) {
+		if (dup3(fds[i], FD_RELEASE + i, O_CLOEXEC) < 0)
+			return -1;
+		close(fds[i]);
+	}
+	return 0;
+}
+
+/* The namespaces of the stage. 1 have them; 0: it has ended; -1. */
+static int receive(int fds[2])
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(2 * sizeof(int))];
+	} control;
+	char byte;
+	struct iovec v = {&byte, 1};
+	struct msghdr m = {.msg_iov = &v,
+			   .msg_iovlen = 1,
+			   .msg_control = control.buf,
+			   .msg_controllen = sizeof(control)};
+	struct cmsghdr *c;
+	ssize_t n = RETRY_EINTR(recvmsg(FD_RELEASE, &m, MSG_CMSG_CLOEXEC));
+
+	if (n <= 0)
+		return (int)n;
+	c = CMSG_FIRSTHDR(&m);
+	if (!c || c->cmsg_len != CMSG_LEN(2 * sizeof(int)))
+		return -1;
+	memcpy(fds, CMSG_DATA(c), 2 * sizeof(int));
+	return 1;
+}
+
+static void exec_slirp(const char *path, int ready, int said) attr_noreturn;
+static void exec_slirp(const char *path, int ready, int said)
+{
+	/* The numbers are FD_…; the device is there and set up, so no --configure. */
+	static const char *const argv[] = {
+		"slirp4netns",
+		"--mtu=65520",
+		"--disable-host-loopback",
+		"--enable-sandbox",
+		"--enable-seccomp",
+		"--exit-fd=4",
+		"--ready-fd=5",
+		"--userns-path=/proc/self/fd/7",
+		"--netns-type=path",
+		"/proc/self/fd/8",
+		NET_DEVICE,
+		NULL,
+	};
+	static const char *const envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
+	struct rlimit files = {SLIRP_FILES, SLIRP_FILES}, hard, size = {SLIRP_STDERR, SLIRP_STDERR};
+
+	if (getrlimit(RLIMIT_NOFILE, &hard) == 0 && hard.rlim_max < files.rlim_max)
+		files.rlim_cur = files.rlim_max = hard.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
+	signals_default();
+	/* A sandbox can make it complain for ever; it writes into no other file than this. */
+	setrlimit(RLIMIT_FSIZE, &size);
+	signal(SIGXFSZ, SIG_IGN);
+	dup3(ready, FD_READY, O_CLOEXEC);
+	dup2(said, 2);
+	for (int fd = FD_EXIT; fd < FD_END; fd++)
+		fcntl(fd, F_SETFD, fd == FD_REPORT ? FD_CLOEXEC : 0);
+	execve(path, (char *const *)argv, (char *const *)envp);
+	/* Where its own words would stand. */
+	char line[AGENT_MESSAGE_MAX];
+
+	(void)!write_all(2, line, fmt(line, sizeof(line), "cannot execute %s: %m\n", path));
+	_exit(127);
+}
+
+/* The last line of what slirp4netns has said, with no end of line. */
+static const char *last_words(int said, char *buf, size_t cap)
+{
+	off_t end = lseek(said, 0, SEEK_END),
+	      from = end > (off_t)cap - 1 ? end - (off_t)cap + 1 : 0;
+	ssize_t n = pread(said, buf, cap - 1, from);
+	char *line;
+
+	while (n > 0 && buf[n - 1] == '\n')
+		n--;
+	if (n <= 0)
+		return "it said nothing";
+	buf[n] = '\0';
+	line = strrchr(buf, '\n');
+	return line ? line + 1 : buf;
+}
+
+static void complain(const char *why)
+{
+	char line[AGENT_MESSAGE_MAX];
+
+	(void)!write_all(2, line, fmt(line, sizeof(line), "net: slirp4netns: %s\n", why));
+	_exit(1);
+}
+
+/* Until slirp4netns serves, or has ended. */
+static void watch_slirp(pid_t pid, int ready, int said) attr_noreturn;
+static void watch_slirp(pid_t pid, int ready, int said)
+{
+	char byte, text[AGENT_MESSAGE_MAX];
+
+	if (RETRY_EINTR(read(ready, &byte, 1)) == 1) {
+		(void)!write_all(FD_REPORT, "1", 1);
+		_exit(0);
+	}
+	/* It has closed that without a word: it is about to end, or has. */
+	kill(pid, SIGKILL);
+	(void)RETRY_EINTR(waitpid(pid, NULL, 0));
+	complain(last_words(said, text, sizeof(text)));
+	_exit(1);
+}
+
+/* The helper: the grandchild of the stage. Its fds are FD_RELEASE, FD_EXIT, FD_REPORT. */
+static void helper(const char *path) attr_noreturn;
+static void helper(const char *path)
+{
+	int ns[2], ready[2], said;
+	pid_t pid;
+	int r = receive(ns);
+
+	if (r == 0)
+		_exit(0);
+	said = memfd_create("slirp4netns", MFD_CLOEXEC);
+	if (r < 0 || said < 0 || pipe2(ready, O_CLOEXEC) < 0)
+		complain(err_text(errno));
+	close(FD_RELEASE);
+	/* Above FD_END all of them, so that none is overwritten. */
+	pid = fork();
+	if (pid == 0) {
+		if (dup3(ns[0], FD_USERNS, O_CLOEXEC) < 0 || dup3(ns[1], FD_NETNS, O_CLOEXEC) < 0)
+			_exit(127);
+		exec_slirp(path, ready[1], said);
+	}
+	if (pid < 0)
+		complain(err_text(errno));
+	close(ready[1]);
+	close(FD_EXIT);
+	watch_slirp(pid, ready[0], said);
+}
+
+static void start_helper(const char *path, int release, int leash, int report) attr_noreturn;
+static void start_helper(const char *path, int release, int leash, int report)
+{
+	/* FD_READY is made later: its place is kept by another copy. */
+	int fds[] = {release, leash, report, report, report, report}, null;
+
+	if (fork() != 0)
+		_exit(0);
+	setsid();
+	signals_default();
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 ||
+	    renumber(fds, (int)ARRAY_LEN(fds)) < 0)
+		_exit(1);
+	for (int i = 0; i < (int)ARRAY_LEN(fds); i++)
+		fds[i] = FD_RELEASE + i;
+	fds_keep(fds, ARRAY_LEN(fds));
+	(void)!chdir("/");
+	helper(path);
+}
+
+int net_slirp_fork(struct net_plan *plan, const char *slirp_path, int net_ready_fd,
+		   struct agent_fail *f)
+{
+	int leash[2] = {-1, -1}, talk[2] = {-1, -1};
+	pid_t pid = -1;
+
+	if (!net_has_slirp(plan)) {
+		(void)!write_all(net_ready_fd, "1", 1);
+		return 0;
+	}
+	if (access(slirp_path, X_OK) < 0)
+		return fail(f, WIRE_E_UNAVAILABLE, "net", errno, "cannot execute %s: %m",
+			    slirp_path);
+	if (pipe2(leash, O_CLOEXEC) == 0 &&
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) == 0)
+		pid = fork();
+	if (pid == 0)
+		start_helper(slirp_path, talk[1], leash[0], net_ready_fd);
+	if (pid < 0)
+		fail(f, WIRE_E_UNAVAILABLE, "net", errno, "cannot start slirp4netns: %m");
+	else
+		(void)RETRY_EINTR(waitpid(pid, NULL, 0));
+	close(leash[0]);
+	close(talk[1]);
+	plan->exit_fd = leash[1];
+	plan->release_fd = talk[0];
+	return pid < 0 ? -1 : 0;
+}
