@@ -5,17 +5,15 @@
  *	gen-seccomp --header FILE    both architectures' filters
  *	gen-seccomp --doc FILE       docs/seccomp.md
  *
- * Runs while berth is built, and links libseccomp, which the agent then does without. A filter is
- * put together from four pieces, each of which returns its verdict or goes on to the next one:
+ * Runs while berth is built. libseccomp tells the numbers of the calls on each architecture; the
+ * agent does without it. The instructions are put together here, because libseccomp compares call by
+ * call: 600 instructions, whose loading took 200 us for every program that is started. Most calls
+ * with one verdict are neighbours, and a binary tree over the borders is a quarter of that. Every
+ * number of both filters is tested against the table (tests/unit/agent/test_seccomp.c).
  *
- *	uses    combinations of arguments that are denied; by libseccomp, default "go on"
- *	only    arguments of which a few values are allowed. libseccomp cannot say "none of these"
- *	        of one argument, so this piece is written here
- *	newer   calls that this libseccomp does not know by name
- *	calls   every other call, a binary tree by libseccomp; default ENOSYS
- *
- * A foreign architecture (on x86-64 also i386 and x32 calls) kills the process: no program gets
- * there by accident, and a call number means something else there.
+ * A filter: the architecture, then the calls with rules about arguments, then the tree. A foreign
+ * architecture (on x86-64 also i386 and x32 calls) kills the process: no program gets there by
+ * accident, and a call number means something else there.
  */
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -32,7 +30,9 @@
 #include "agent/seccomp_rules.h"
 
 #define COUNT(a)    (sizeof(a) / sizeof((a)[0]))
-#define PROGRAM_MAX 4096 /* BPF_MAXINSNS: the kernel takes no longer one */
+#define PROGRAM_MAX 1024
+#define CALLS_MAX   512 /* numbers from here on are in no group */
+#define X32_BIT     0x40000000u
 
 struct program {
 	struct sock_filter in[PROGRAM_MAX];
@@ -71,261 +71,216 @@ static void load(struct program *p, size_t offset)
 	add(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset));
 }
 
-static void jump_equal(struct program *p, uint32_t value, size_t yes, size_t no)
-{
-	add(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, (uint8_t)yes,
-					    (uint8_t)no));
-}
-
 static uint32_t verdict(int err)
 {
 	return err ? SECCOMP_RET_ERRNO | (uint32_t)err : SECCOMP_RET_ALLOW;
 }
 
-static void ret(struct program *p, int err)
+static void ret(struct program *p, uint32_t verdict)
 {
-	add(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, verdict(err)));
+	add(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, verdict));
 }
 
-/*
- * The number of a call on @t: -1 when @t has none. In @ret_new whether libseccomp does not know it.
- */
-static int number(const struct target *t, const char *call, bool *ret_new)
+static void jump(struct program *p, uint16_t how, uint32_t value, size_t yes, size_t no)
+{
+	if (yes > UINT8_MAX || no > UINT8_MAX)
+		die("a jump over %zu instructions", yes > no ? yes : no);
+	add(p, (struct sock_filter)BPF_JUMP((uint16_t)(BPF_JMP | how | BPF_K), value, (uint8_t)yes,
+					    (uint8_t)no));
+}
+
+static void append(struct program *p, const struct program *more)
+{
+	for (size_t i = 0; i < more->n; i++)
+		add(p, more->in[i]);
+}
+
+/* The number of a call on @t, -1 when @t has none. */
+static int number(const struct target *t, const char *call)
 {
 	int nr = seccomp_syscall_resolve_name_arch(t->token, call);
 
-	*ret_new = false;
 	if (nr >= 0)
 		return nr;
 	for (size_t i = 0; i < COUNT(seccomp_numbers); i++) {
 		const struct seccomp_number *s = &seccomp_numbers[i];
 
-		if (strcmp(s->call, call) != 0)
-			continue;
-		*ret_new = true;
-		return *s->arch && strcmp(s->arch, t->name) != 0 ? -1 : s->number;
+		if (strcmp(s->call, call) == 0)
+			return *s->arch && strcmp(s->arch, t->name) != 0 ? -1 : s->number;
 	}
 	if (nr == __NR_SCMP_ERROR)
 		die("no such system call: %s", call);
 	return -1;
 }
 
-/* One that must be there, and known to libseccomp. */
-static int known(const struct target *t, const char *call)
+/* --- what each number gets --- */
+
+/* @ret[i]: the verdict for call i, from the groups. */
+static void verdicts(const struct target *t, uint32_t ret[CALLS_MAX])
 {
-	bool new;
-	int nr = number(t, call, &new);
+	for (size_t i = 0; i < CALLS_MAX; i++)
+		ret[i] = verdict(ENOSYS);
+	for (size_t i = 0; i < COUNT(seccomp_groups); i++) {
+		char *copy = strdup(seccomp_groups[i].calls), *save = NULL;
 
-	if (nr < 0 || new)
-		die("%s: a rule about arguments for a call that is not there", call);
-	return nr;
-}
+		if (!copy)
+			die("out of memory");
+		for (char *s = strtok_r(copy, " ", &save); s; s = strtok_r(NULL, " ", &save)) {
+			int nr = number(t, s);
 
-/* Calls @f with each name of @g. */
-static void each_call(const struct seccomp_group *g, void (*f)(void *, const char *, int),
-		      void *arg)
-{
-	char *copy = strdup(g->calls), *save = NULL;
-
-	if (!copy)
-		die("out of memory");
-	for (char *s = strtok_r(copy, " ", &save); s; s = strtok_r(NULL, " ", &save))
-		f(arg, s, g->err);
-	free(copy);
-}
-
-/* --- the pieces --- */
-
-static void only_piece(struct program *p, const struct target *t)
-{
-	for (size_t i = 0; i < COUNT(seccomp_only); i++) {
-		const struct seccomp_only *o = &seccomp_only[i];
-		size_t body = 1 + o->n + 1;
-
-		load(p, offsetof(struct seccomp_data, arch));
-		jump_equal(p, t->audit, 0, body + 2);
-		load(p, offsetof(struct seccomp_data, nr));
-		jump_equal(p, (uint32_t)known(t, o->call), 0, body);
-		/* Both architectures are little-endian: the low half is the first one. */
-		load(p, offsetof(struct seccomp_data, args[o->arg]));
-		for (unsigned v = 0; v < o->n; v++)
-			jump_equal(p, o->values[v], o->n - v, 0);
-		ret(p, o->err);
-	}
-}
-
-struct newer {
-	struct program *p;
-	const struct target *t;
-};
-
-static void newer_call(void *arg, const char *call, int err)
-{
-	struct newer *n = arg;
-	bool new;
-	int nr = number(n->t, call, &new);
-
-	if (nr < 0 || !new || err == ENOSYS)
-		return;
-	jump_equal(n->p, (uint32_t)nr, 0, 1);
-	ret(n->p, err);
-}
-
-static void newer_piece(struct program *p, const struct target *t)
-{
-	struct program *body = calloc(1, sizeof(*body));
-	struct newer n = {body, t};
-
-	if (!body)
-		die("out of memory");
-	for (size_t i = 0; i < COUNT(seccomp_groups); i++)
-		each_call(&seccomp_groups[i], newer_call, &n);
-	load(p, offsetof(struct seccomp_data, arch));
-	if (body->n + 1 > 255)
-		die("too many newer calls for one jump");
-	jump_equal(p, t->audit, 0, body->n + 1);
-	load(p, offsetof(struct seccomp_data, nr));
-	for (size_t i = 0; i < body->n; i++)
-		add(p, body->in[i]);
-	free(body);
-}
-
-static void check(int r, const char *what)
-{
-	if (r < 0)
-		die("libseccomp: %s: %s", what, strerror(-r));
-}
-
-static scmp_filter_ctx context(const struct target *t, uint32_t action)
-{
-	scmp_filter_ctx ctx = seccomp_init(action);
-
-	if (!ctx)
-		die("libseccomp: no context");
-	if (t->token != seccomp_arch_native()) {
-		check(seccomp_arch_add(ctx, t->token), t->name);
-		check(seccomp_arch_remove(ctx, seccomp_arch_native()), t->name);
-	}
-	check(seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS), "bad arch");
-	return ctx;
-}
-
-static void export(scmp_filter_ctx ctx, struct program *ret_p)
-{
-	FILE *f = tmpfile();
-
-	if (!f)
-		die("no temporary file");
-	check(seccomp_export_bpf(ctx, fileno(f)), "export");
-	rewind(f);
-	ret_p->n = fread(ret_p->in, sizeof(ret_p->in[0]), PROGRAM_MAX, f);
-	if (ret_p->n == 0 || ret_p->n == PROGRAM_MAX)
-		die("libseccomp: a filter of %zu instructions", ret_p->n);
-	fclose(f);
-	seccomp_release(ctx);
-}
-
-/* Appends @more; with @go_on, where it would allow, what follows decides. */
-static void append(struct program *p, const struct program *more, bool go_on)
-{
-	for (size_t i = 0; i < more->n; i++) {
-		struct sock_filter in = more->in[i];
-
-		if (go_on && in.code == (BPF_RET | BPF_K) && in.k == SECCOMP_RET_ALLOW)
-			in = (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA,
-							  (uint32_t)(more->n - i - 1));
-		add(p, in);
-	}
-}
-
-/* libseccomp takes the native number whatever the architecture. */
-static int native(const char *call)
-{
-	int nr = seccomp_syscall_resolve_name(call);
-
-	if (nr == __NR_SCMP_ERROR)
-		die("no such system call: %s", call);
-	return nr;
-}
-
-static void use_rule(scmp_filter_ctx ctx, const struct seccomp_use *u, uint32_t bit)
-{
-	struct scmp_arg_cmp cmp[COUNT(u->arg)];
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < COUNT(u->arg); i++) {
-		const struct seccomp_cond *c = &u->arg[i];
-
-		if (c->op == SECCOMP_MASKED)
-			cmp[n++] = SCMP_CMP64(i, SCMP_CMP_MASKED_EQ, c->mask, c->value);
-		else if (c->op == SECCOMP_NOT)
-			cmp[n++] = SCMP_CMP64(i, SCMP_CMP_NE, c->value);
-		else if (c->op == SECCOMP_BITS)
-			cmp[n++] = SCMP_CMP64(i, SCMP_CMP_MASKED_EQ, bit, bit);
-	}
-	check(seccomp_rule_add_exact_array(ctx, SCMP_ACT_ERRNO((uint32_t)u->err), native(u->call),
-					   n, cmp),
-	      u->what);
-}
-
-static void uses_piece(struct program *p, const struct target *t)
-{
-	scmp_filter_ctx ctx = context(t, SCMP_ACT_ALLOW);
-	struct program *piece = calloc(1, sizeof(*piece));
-
-	if (!piece)
-		die("out of memory");
-	for (size_t i = 0; i < COUNT(seccomp_uses); i++) {
-		const struct seccomp_use *u = &seccomp_uses[i];
-		uint32_t bits = 0;
-
-		known(t, u->call);
-		for (unsigned a = 0; a < COUNT(u->arg); a++)
-			bits |= u->arg[a].op == SECCOMP_BITS ? u->arg[a].mask : 0;
-		if (!bits)
-			use_rule(ctx, u, 0);
-		for (unsigned b = 0; b < 32; b++) {
-			if (bits & 1u << b)
-				use_rule(ctx, u, 1u << b);
+			if (nr >= CALLS_MAX)
+				die("%s has number %d", s, nr);
+			if (nr >= 0)
+				ret[nr] = verdict(seccomp_groups[i].err);
 		}
+		free(copy);
 	}
-	export(ctx, piece);
-	append(p, piece, true);
-	free(piece);
 }
 
-struct calls {
-	scmp_filter_ctx ctx;
-	const struct target *t;
+struct border {
+	uint32_t from, verdict;
 };
 
-static void call_rule(void *arg, const char *call, int err)
+static void tree(struct program *p, const struct border *b, size_t n)
 {
-	struct calls *c = arg;
-	bool new;
-	int nr = number(c->t, call, &new);
+	struct program left = {.n = 0};
 
-	if (nr < 0 || new || err == ENOSYS) /* the default */
+	if (n == 1) {
+		ret(p, b->verdict);
 		return;
-	check(seccomp_rule_add_exact(c->ctx, err ? SCMP_ACT_ERRNO((uint32_t)err) : SCMP_ACT_ALLOW,
-				     native(call), 0),
-	      call);
+	}
+	tree(&left, b, n / 2);
+	jump(p, BPF_JGE, b[n / 2].from, left.n, 0);
+	append(p, &left);
+	tree(p, b + n / 2, n - n / 2);
 }
 
-static void calls_piece(struct program *p, const struct target *t)
+static void calls(struct program *p, const uint32_t verdict_of[CALLS_MAX])
 {
-	struct program *piece = calloc(1, sizeof(*piece));
-	struct calls c = {context(t, SCMP_ACT_ERRNO(ENOSYS)), t};
+	struct border b[CALLS_MAX + 1];
+	size_t n = 0;
 
-	if (!piece)
-		die("out of memory");
-	/* A binary tree: the kernel walks the filter for each of the calls when it is loaded. */
-	check(seccomp_attr_set(c.ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2), "optimize");
-	for (size_t i = 0; i < COUNT(seccomp_groups); i++)
-		each_call(&seccomp_groups[i], call_rule, &c);
-	export(c.ctx, piece);
-	append(p, piece, false);
-	free(piece);
+	for (uint32_t i = 0; i < CALLS_MAX; i++) {
+		if (n == 0 || b[n - 1].verdict != verdict_of[i])
+			b[n++] = (struct border){i, verdict_of[i]};
+	}
+	if (b[n - 1].verdict != verdict(ENOSYS))
+		die("the last number has a verdict");
+	tree(p, b, n);
+}
+
+/* --- rules about arguments --- */
+
+static void load_arg(struct program *p, unsigned i)
+{
+	/* Both architectures are little-endian: the low half is the first one. */
+	load(p, offsetof(struct seccomp_data, args[i]));
+}
+
+static void only(struct program *p, const struct seccomp_only *o)
+{
+	load_arg(p, o->arg);
+	for (unsigned i = 0; i < o->n; i++)
+		jump(p, BPF_JEQ, o->values[i], o->n - i, 0);
+	ret(p, verdict(o->err));
+}
+
+static size_t cond_length(const struct seccomp_cond *c)
+{
+	return c->op == SECCOMP_ANY ? 0 : c->op == SECCOMP_MASKED && c->mask != ~0u ? 3 : 2;
+}
+
+/* @left: the instructions of this rule behind this condition, to be left out when it fails. */
+static void cond(struct program *p, const struct seccomp_cond *c, unsigned arg, size_t left)
+{
+	if (c->op == SECCOMP_ANY)
+		return;
+	load_arg(p, arg);
+	if (c->op == SECCOMP_MASKED && c->mask != ~0u)
+		add(p, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, c->mask));
+	if (c->op == SECCOMP_BITS)
+		jump(p, BPF_JSET, c->mask, 0, left);
+	else if (c->op == SECCOMP_NOT)
+		jump(p, BPF_JEQ, c->value, left, 0);
+	else
+		jump(p, BPF_JEQ, c->value, 0, left);
+}
+
+static void use(struct program *p, const struct seccomp_use *u)
+{
+	size_t left = 1;
+
+	for (unsigned i = 0; i < COUNT(u->arg); i++)
+		left += cond_length(&u->arg[i]);
+	for (unsigned i = 0; i < COUNT(u->arg); i++) {
+		left -= cond_length(&u->arg[i]);
+		cond(p, &u->arg[i], i, left);
+	}
+	ret(p, verdict(u->err));
+}
+
+/* All rules about @call; what passes them is allowed. */
+static void rules_of(struct program *p, const struct target *t, const char *call,
+		     const uint32_t verdict_of[CALLS_MAX])
+{
+	struct program body = {.n = 0};
+	int nr = number(t, call);
+
+	if (nr < 0 || verdict_of[nr] != SECCOMP_RET_ALLOW)
+		die("%s has rules about arguments and is not allowed", call);
+	for (size_t i = 0; i < COUNT(seccomp_uses); i++) {
+		if (strcmp(seccomp_uses[i].call, call) == 0)
+			use(&body, &seccomp_uses[i]);
+	}
+	for (size_t i = 0; i < COUNT(seccomp_only); i++) {
+		if (strcmp(seccomp_only[i].call, call) == 0)
+			only(&body, &seccomp_only[i]);
+	}
+	ret(&body, SECCOMP_RET_ALLOW);
+	jump(p, BPF_JEQ, (uint32_t)nr, 0, body.n);
+	append(p, &body);
+}
+
+static void arguments(struct program *p, const struct target *t,
+		      const uint32_t verdict_of[CALLS_MAX])
+{
+	const char *done[COUNT(seccomp_uses) + COUNT(seccomp_only)];
+	size_t n = 0;
+
+	for (size_t i = 0; i < COUNT(done); i++) {
+		const char *call = i < COUNT(seccomp_uses)
+					   ? seccomp_uses[i].call
+					   : seccomp_only[i - COUNT(seccomp_uses)].call;
+		bool again = false;
+
+		for (size_t j = 0; j < n; j++)
+			again = again || strcmp(done[j], call) == 0;
+		if (again)
+			continue;
+		done[n++] = call;
+		rules_of(p, t, call, verdict_of);
+	}
+}
+
+static void filter(struct program *p, const struct target *t)
+{
+	uint32_t verdict_of[CALLS_MAX];
+
+	verdicts(t, verdict_of);
+	load(p, offsetof(struct seccomp_data, arch));
+	jump(p, BPF_JEQ, t->audit, 1, 0);
+	ret(p, SECCOMP_RET_KILL_PROCESS);
+	load(p, offsetof(struct seccomp_data, nr));
+	if (t->token == SCMP_ARCH_X86_64) {
+		/* -1 has the bit, too, and is what a tracer makes of a call to be left out. */
+		jump(p, BPF_JGE, X32_BIT, 0, 2);
+		jump(p, BPF_JEQ, ~0u, 1, 0);
+		ret(p, SECCOMP_RET_KILL_PROCESS);
+	}
+	arguments(p, t, verdict_of);
+	/* The accumulator holds the number still: only a call with rules loads something else,
+	 * and it ends there. */
+	calls(p, verdict_of);
 }
 
 /* --- output --- */
@@ -341,10 +296,7 @@ static void header(FILE *f)
 	      f);
 	for (size_t i = 0; i < COUNT(targets); i++) {
 		p->n = 0;
-		uses_piece(p, &targets[i]);
-		only_piece(p, &targets[i]);
-		newer_piece(p, &targets[i]);
-		calls_piece(p, &targets[i]);
+		filter(p, &targets[i]);
 		fprintf(f, "\n#if defined(__%s__) || defined(SECCOMP_FILTERS)\n", targets[i].name);
 		fprintf(f, "static const struct sock_filter seccomp_filter_%s[%zu] = {\n",
 			targets[i].name, p->n);

@@ -101,13 +101,14 @@ static const struct seccomp_group seccomp_groups[] = {
 
 	{"namespaces", EPERM,
 	 "A new user namespace gives all capabilities inside it, and so most of the kernel's "
-	 "privileged code to anybody. (clone with such a flag: see the arguments.)",
+	 "privileged code to anybody. For clone with such a flag see the arguments.",
 	 "setns unshare"},
 	{"mounts", EPERM, "The walls are made of mounts.",
 	 "chroot fsconfig fsmount fsopen fspick mount mount_setattr move_mount open_tree "
 	 "open_tree_attr pivot_root umount2"},
 	{"others", EPERM,
-	 "Looks into, or acts in, other processes. Costs debuggers, strace and LeakSanitizer.",
+	 "Looks into, or acts in, other processes. Costs debuggers, strace and LeakSanitizer "
+	 "(ASAN_OPTIONS=detect_leaks=0).",
 	 "kcmp pidfd_getfd process_madvise process_vm_readv process_vm_writev ptrace"},
 	{"keys", EPERM,
 	 "The kernel's keyrings have no namespace of their own that holds everything.",
