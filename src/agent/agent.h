@@ -188,6 +188,7 @@ verb_fn verb_put, verb_get, verb_stat, verb_ls, verb_mkdir, verb_symlink, verb_r
 int init_main(int argc, char **argv);    /* init [options] DIR (options.c) */
 int connect_main(int argc, char **argv); /* connect [--start] DIR (relay.c) */
 int stage_main(int argc, char **argv);   /* stage [options] (stage.c) */
+int erase_main(int argc, char **argv);   /* erase [options] NAME (stage_erase.c) */
 int call_main(int argc, char **argv);    /* call [--start] [--text] DIR [BASE64…] (relay.c) */
 
 /*

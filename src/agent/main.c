@@ -25,12 +25,14 @@ static const struct {
 	{"init", init_main},
 	{"connect", connect_main},
 	{"call", call_main},
+	{"stage", stage_main}, /* on the host: makes an isolated sandbox around an init */
+	{"erase", erase_main}, /* on the host: removes the folder of one */
 	{"hash", hash_main}, /* of this binary, as the library knows it: is it whole? */
 };
 
 int main(int argc, char **argv)
 {
-	static const char usage[] = "usage: berth-agent init|connect|call|hash …\n";
+	static const char usage[] = "usage: berth-agent init|connect|call|stage|erase|hash …\n";
 
 	for (size_t i = 0; argc > 1 && i < ARRAY_LEN(commands); i++) {
 		if (strcmp(argv[1], commands[i].name) == 0)

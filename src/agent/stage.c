@@ -25,6 +25,7 @@
 
 struct stage stage = {
 	.bwrapfd = -1,
+	.lockfd = -1,
 	.group_fds = {-1, -1, -1, -1, -1},
 	.plan = {.watch_fd = -1, .exit_fd = -1, .release_fd = -1},
 };
@@ -50,14 +51,14 @@ int stage_say(const char *command)
 }
 
 /* As root the ids may be any; the others have what /etc/subuid gives them. */
-static int check_caller(void)
+int stage_check_caller(bool making)
 {
 	const struct stage_options *o = &stage.o;
 
 	stage.uid = geteuid();
 	stage.gid = getegid();
 	stage.root = stage.uid == 0;
-	if (stage.root && o->single)
+	if (stage.root && o->single && making)
 		return stage_no("uids=range", 0,
 				"with uids=single a sandbox of root would be root on the host");
 	if (!stage.root && !o->single && (!o->newuidmap || !o->newgidmap))
@@ -138,7 +139,11 @@ static int run(int argc, char **argv)
 {
 	struct stage_ids ids = {0};
 
-	if (stage_options_parse(argc, argv, &stage.o) < 0 || check_caller() < 0 || check_proc() < 0)
+	if (stage_options_parse(argc, argv, &stage.o) < 0 || stage_options_check(&stage.o) < 0 ||
+	    stage_check_caller(true) < 0 || check_proc() < 0)
+		return -1;
+	stage.lockfd = left_lock(AT_FDCWD, "staging");
+	if (stage.lockfd < 0)
 		return -1;
 	if (net_plan_init(&stage.plan, stage.o.net, &stage_failure) < 0)
 		return stage_failed(NULL);

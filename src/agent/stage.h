@@ -50,6 +50,7 @@ struct stage {
 	uid_t uid;     /* of the caller, host */
 	gid_t gid;
 	int bwrapfd;   /* O_PATH */
+	int lockfd;    /* of "staging": bubblewrap has it, init lets it go */
 	int group_fds[AGENT_GROUPS];
 	struct net_plan plan;
 	bool root_rw;  /* the root of the sandbox is an overlay, which may be written */
@@ -69,10 +70,16 @@ int stage_failed(const char *hint);
 /* Prints stage_failure and stage_hint to stderr. 1, the exit status. */
 int stage_say(const char *command);
 
+/* Who we are, and whether the ids that were asked for can be had. erase: even root may name
+ * uids=single. */
+int stage_check_caller(bool making);
+
 /* ---- options (stage_options.c) ---- */
 
-/* -1 and stage_failure. */
+/* What stands there; -1 and stage_failure. */
 int stage_options_parse(int argc, char **argv, struct stage_options *ret);
+/* Is all there that stage needs? */
+int stage_options_check(const struct stage_options *o);
 /* The option's value as a number of at most max; false when it is none. */
 bool stage_number(const char *v, int64_t max, int64_t *ret);
 
@@ -93,6 +100,17 @@ int ids_outer(struct stage_ids *h, bool newns);
 /* U2: from here on the process is uid 0 there, with all capabilities inside and none outside. The
  * child is gone. */
 int ids_inner(struct stage_ids *h);
+/* Ends the child, when there will be no U2. */
+void ids_end(struct stage_ids *h);
+
+/* ---- what was left (stage_left.c) ---- */
+
+/*
+ * Takes the lock of a start on the file name ("staging" in the sandbox's folder); ends who else
+ * holds it. To be called with the rights that the sandbox was started with. The fd, or -1 and
+ * stage_failure.
+ */
+int left_lock(int dirfd, const char *name);
 
 /* ---- the folder and what is mounted (stage_mounts.c, stage_root.c, stage_etc.c) ---- */
 

@@ -154,6 +154,7 @@ static int hand_over(void)
 	keep[n++] = o->readyfd;
 	keep[n++] = stage.plan.exit_fd;
 	keep[n++] = stage.plan.watch_fd;
+	keep[n++] = stage.lockfd;
 	for (int i = 0; i < AGENT_GROUPS; i++)
 		keep[n++] = stage.group_fds[i];
 	for (size_t i = 0; i < o->n_ports; i++)

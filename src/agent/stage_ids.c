@@ -275,16 +275,21 @@ int ids_outer(struct stage_ids *h, bool newns)
 	return 0;
 }
 
+void ids_end(struct stage_ids *h)
+{
+	close(h->fd);
+	while (waitpid(h->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	h->pid = 0;
+}
+
 int ids_inner(struct stage_ids *h)
 {
 	if (unshare(CLONE_NEWUSER) < 0)
 		return stage_no(ids_why_not(), errno, "cannot make a second user namespace: %m");
 	if (ask(h, 'i') < 0)
 		return -1;
-	close(h->fd);
-	while (waitpid(h->pid, NULL, 0) < 0 && errno == EINTR)
-		;
-	h->pid = 0;
+	ids_end(h);
 	/* With one uid there is no right to change groups: the kernel wants it refused. */
 	if (!stage.o.single && setgroups(0, NULL) < 0)
 		return stage_no(NULL, errno, "cannot drop supplementary groups: %m");

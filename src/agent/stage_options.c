@@ -249,11 +249,15 @@ int stage_options_parse(int argc, char **argv, struct stage_options *o)
 		if (take_option(o, argv[i], i + 1 < argc ? argv[i + 1] : NULL) < 0)
 			return -1;
 	}
-	if (!o->bwrap || !o->agent || !o->hostname || !o->ids_given || o->readyfd < 0)
-		return stage_no(NULL, 0,
-				"needs --bwrap, --agent, --hostname, --ids and --ready");
-	if (!o->single && (o->base <= 0 || o->gbase <= 0))
-		return stage_no(NULL, 0, "--ids range needs --base and --gbase");
+	if (!o->ids_given || (!o->single && (o->base <= 0 || o->gbase <= 0)))
+		return stage_no(NULL, 0, "needs --ids single, or --ids range, --base and --gbase");
+	return 0;
+}
+
+int stage_options_check(const struct stage_options *o)
+{
+	if (!o->bwrap || !o->agent || !o->hostname || o->readyfd < 0)
+		return stage_no(NULL, 0, "needs --bwrap, --agent, --hostname and --ready");
 	if ((o->net == NET_EGRESS || o->net == NET_PUBLIC) && (!o->slirp || o->netreadyfd < 0))
 		return stage_no(NULL, 0, "this kind of network needs --slirp and --net-ready");
 	return 0;
