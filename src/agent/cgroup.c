@@ -1,172 +1,58 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * cgroup.c: the control group of one execution: v1 hierarchies where the controllers are there,
- * v2 where they are there; a v2 directory
- * for cgroup.kill.
+ * v2 where they are there; a v2 directory for cgroup.kill.
  *
- * Groups are made under the agent's own group (v2: or under its parent, when processes in our
- * own forbid controllers below it). Invariants: a
- * group is made before anything else of a launch is changed, so what cannot be enforced is an
- * error and not a surprise; only
- * the worker enters it, never a supervisor; its name carries a mark of DIR, so that an init
- * cleans up behind its own supervisors and nobody
- * else's.
+ * Groups are made below the directories that were handed in (--group: an isolated sandbox, whose
+ * own limits stand there), else under the agent's own group (v2: or under its parent, when
+ * processes in our own forbid controllers below it). Invariants: a group is made before anything
+ * else of a launch is changed, so what cannot be enforced is an error and not a surprise; only the
+ * worker enters it, never a supervisor; its name carries a mark of DIR, so that an init cleans up
+ * behind its own supervisors and nobody else's. With groups handed in, every execution has one,
+ * with limits of its own or not: its usage is counted there, and an end by the sandbox's limit is
+ * seen there. Guests share one group, "guests", which stays.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "agent/afs.h"
 #include "agent/cgroup.h"
+#include "agent/hier.h"
 #include "agent/limits.h"
 
-#define PERIOD_US 100000
-#define REMOVE_TRIES \
-	20 /* of 1 ms: the kernel lets go of the last task a moment after it was reaped */
+#define PERIOD_US      100000
+#define REMOVE_WAIT_MS 20 /* the kernel lets go of the last task a moment after it was reaped */
+#define GUESTS         "guests"
 
-enum ctl { CTL_MEMORY, CTL_PIDS, CTL_CPU, CTL_CPUACCT, CTL_N };
-static const char *const ctl_names[CTL_N] = {"memory", "pids", "cpu", "cpuacct"};
-
-/* Where this process' own groups are: directory fds, -1 when there is none. Found on first use. */
+/* Where groups are made. Found on first use; with groups handed in, those. */
 static struct {
 	bool found;
-	int v1[CTL_N];
-	int v2, v2_up; /* own group, and its parent */
+	struct hier h;
 } base;
-
-/* ---- finding ---- */
-
-/* Is word one of the comma-separated list? */
-static bool in_list(const char *list, const char *word)
-{
-	size_t n = strlen(word);
-
-	for (const char *p = list; p; p = strchr(p, ',')) {
-		p += *p == ',';
-		if (strncmp(p, word, n) == 0 && (p[n] == '\0' || p[n] == ','))
-			return true;
-	}
-	return false;
-}
-
-/* Our path in the hierarchy of this controller ("": v2), from /proc/self/cgroup. */
-static bool own_path(char *text, const char *controller, char *path, size_t cap)
-{
-	for (char *line = text, *end; *line; line = end + 1) {
-		char *list, *at;
-		size_t n;
-
-		end = strchr(line, '\n');
-		if (!end)
-			return false;
-		list = strchr(line, ':');
-		at = list && list < end ? strchr(list + 1, ':') : NULL;
-		if (!at || at > end)
-			continue;
-		*at = '\0';
-		n = (size_t)(end - at - 1);
-		bool hit = *controller ? in_list(list + 1, controller) : list[1] == '\0';
-
-		*at = ':';
-		if (!hit || n >= cap)
-			continue;
-		memcpy(path, at + 1, n);
-		path[n] = '\0';
-		return true;
-	}
-	return false;
-}
-
-/* One line of mountinfo: opens our group there when it is this controller's mount. */
-static int open_group(char *line, const char *controller, const char *path)
-{
-	char *field[5], *dash = strstr(line, " - "), *type, *options, full[2 * AGENT_PATH_MAX];
-	size_t root;
-
-	if (!dash)
-		return -1;
-	*dash = '\0';
-	type = dash + 3;
-	options = strrchr(type, ' ');
-	field[0] = line;
-	for (int i = 1; i < 5; i++) {
-		field[i] = strchr(field[i - 1], ' ');
-		if (!field[i])
-			return -1;
-		*field[i]++ = '\0';
-	}
-	if (!options ||
-	    (*controller ? strncmp(type, "cgroup ", 7) != 0 || !in_list(options + 1, controller)
-			 : strncmp(type, "cgroup2 ", 8) != 0))
-		return -1;
-	if (strchr(field[4], ' '))
-		*strchr(field[4], ' ') = '\0';
-	/* The mount may show a part of the hierarchy only. */
-	root = strcmp(field[3], "/") == 0 ? 0 : strlen(field[3]);
-	if (strncmp(path, field[3], root) != 0)
-		root = 0;
-	fmt(full, sizeof(full), "%s%s", field[4], path + root);
-	return open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
-
-static char mounts[131072]; /* /proc/self/mountinfo */
-
-static int find_group(char *cgroups, const char *controller)
-{
-	char path[AGENT_PATH_MAX], line[3 * AGENT_PATH_MAX];
-	int fd = -1;
-
-	if (!own_path(cgroups, controller, path, sizeof(path)))
-		return -1;
-	if (!mounts[0] &&
-	    read_file_at(AT_FDCWD, "/proc/self/mountinfo", mounts, sizeof(mounts)) < 0)
-		return -1;
-	for (const char *p = mounts, *end; fd < 0 && (end = strchr(p, '\n')); p = end + 1) {
-		if ((size_t)(end - p) >= sizeof(line))
-			continue;
-		memcpy(line, p, (size_t)(end - p));
-		line[end - p] = '\0';
-		fd = open_group(line, controller, path);
-	}
-	return fd;
-}
 
 static void find_base(void)
 {
-	static char cgroups[8192];
-
 	if (base.found)
 		return;
 	base.found = true;
-	base.v2 = base.v2_up = -1;
-	for (int i = 0; i < CTL_N; i++)
-		base.v1[i] = -1;
-	if (read_file_at(AT_FDCWD, "/proc/self/cgroup", cgroups, sizeof(cgroups)) < 0)
+	if (!agent.groups_given) {
+		hier_find(&base.h);
 		return;
-	for (int i = 0; i < CTL_N; i++)
-		base.v1[i] = find_group(cgroups, ctl_names[i]);
-	base.v2 = find_group(cgroups, "");
-	if (base.v2 >= 0)
-		base.v2_up = openat(base.v2, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	}
+	for (int i = 0; i < AGENT_GROUPS; i++)
+		base.h.own[i] = agent.group_fds[i];
+	base.h.up = -1;
 }
 
 static void forget_base(void)
 {
-	int *fds[] = {&base.v1[0], &base.v1[1], &base.v1[2], &base.v1[3], &base.v2, &base.v2_up};
-
-	for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
-		if (*fds[i] >= 0)
-			close(*fds[i]);
-	}
+	if (!agent.groups_given)
+		hier_close(&base.h);
 	base.found = false;
-	mounts[0] = '\0';
 }
 
 /* The mark of DIR in the names of its groups. */
@@ -181,26 +67,20 @@ static void prefix(char *buf, size_t cap)
 
 /* ---- making ---- */
 
-static int put(int dir, const char *file, int64_t v)
-{
-	char text[32];
-
-	return write_file_at(dir, file, text, fmt(text, sizeof(text), "%lld", (long long)v));
-}
-
-static int add_dir(struct group *g, int parent)
+static int add_dir(struct group *g, int parent, bool v2)
 {
 	struct group_dir *d = &g->dirs[g->n];
 
 	if (mkdirat(parent, g->name, 0755) < 0 && errno != EEXIST)
 		return -1;
 	d->parent = fcntl(parent, F_DUPFD_CLOEXEC, 3);
-	d->dir = openat(parent, g->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	d->procs = d->dir < 0 ? -1 : openat(d->dir, "cgroup.procs", O_WRONLY | O_CLOEXEC);
-	if (d->procs < 0) {
+	d->dir = openat(parent, g->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	d->entry = d->dir < 0 ? -1 : hier_open_entry(d->dir, v2);
+	if (d->entry < 0) {
 		int err = errno;
 
-		unlinkat(parent, g->name, AT_REMOVEDIR);
+		if (!g->shared)
+			unlinkat(parent, g->name, AT_REMOVEDIR);
 		close(d->parent);
 		if (d->dir >= 0)
 			close(d->dir);
@@ -213,81 +93,65 @@ static int add_dir(struct group *g, int parent)
 }
 
 /* The v1 directory of a controller; hierarchies that carry two controllers have it once. */
-static int v1_dir(struct group *g, enum ctl c)
+static int v1_dir(struct group *g, int c)
 {
-	struct stat want, have;
-
-	if (base.v1[c] < 0 || fstat(base.v1[c], &want) < 0)
+	if (base.h.own[c] < 0)
 		return -1;
 	for (size_t i = 0; i < g->n; i++) {
-		if (fstat(g->dirs[i].parent, &have) == 0 && have.st_dev == want.st_dev &&
-		    have.st_ino == want.st_ino)
+		if (hier_same(g->dirs[i].parent, base.h.own[c]))
 			return g->dirs[i].dir;
 	}
-	return add_dir(g, base.v1[c]);
-}
-
-static bool v2_has(int dir, const char *file, const char *controllers)
-{
-	char text[512];
-	ssize_t n = read_file_at(dir, file, text, sizeof(text));
-
-	for (ssize_t i = 0; i < n; i++) {
-		if (text[i] == ' ' || text[i] == '\n')
-			text[i] = ',';
-	}
-	return n > 0 && in_list(text, controllers);
+	return add_dir(g, base.h.own[c], false);
 }
 
 /* A v2 group below which these controllers are on. */
-static int v2_parent(const bool want[CTL_N])
+static int v2_parent(const bool asked[GROUP_V2])
 {
-	int tries[2] = {base.v2, base.v2_up};
+	int tries[2] = {base.h.own[GROUP_V2], base.h.up};
 
 	for (int t = 0; t < 2; t++) {
 		bool ok = tries[t] >= 0;
 
-		for (int i = CTL_MEMORY; ok && i <= CTL_CPU; i++) {
-			char on[16];
-
-			if (!want[i] || v2_has(tries[t], "cgroup.subtree_control", ctl_names[i]))
-				continue;
-			fmt(on, sizeof(on), "+%s", ctl_names[i]);
-			ok = write_file_at(tries[t], "cgroup.subtree_control", on, strlen(on)) == 0;
-		}
+		for (int i = GROUP_MEMORY; ok && i <= GROUP_CPU; i++)
+			ok = !asked[i] || hier_enable(tries[t], hier_names[i]) == 0;
 		if (ok)
 			return tries[t];
 	}
 	return -1;
 }
 
-static int set_memory(struct group *g, int dir, int64_t limit)
+static int watch_memory(struct group *g, int dir)
 {
 	char line[48];
-	int control;
+	int control, r;
 
 	g->memory = dir;
 	if (g->v2) {
-		if (put(dir, "memory.max", limit) < 0)
-			return -1;
-		/* No swap accounting, or no oom.group: the limit stands all the same. */
-		put(dir, "memory.swap.max", 0);
-		put(dir, "memory.oom.group", 1);
+		/* The kernel ends all of it at once, where it can; else we do when we hear of it. */
+		hier_put(dir, "memory.oom.group", 1);
 		g->oom = openat(dir, "memory.events", O_RDONLY | O_CLOEXEC);
 		return g->oom;
 	}
-	if (put(dir, "memory.limit_in_bytes", limit) < 0)
-		return -1;
-	put(dir, "memory.memsw.limit_in_bytes", limit);
 	g->oom = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	control = openat(dir, "memory.oom_control", O_RDONLY | O_CLOEXEC);
 	if (g->oom < 0 || control < 0)
 		return -1;
 	fmt(line, sizeof(line), "%d %d", g->oom, control);
-	control = write_file_at(dir, "cgroup.event_control", line, strlen(line)) < 0
-			  ? -1
-			  : (close(control), 0);
-	return control;
+	r = write_file_at(dir, "cgroup.event_control", line, strlen(line));
+	close(control);
+	return r;
+}
+
+static int set_memory(struct group *g, int dir, int64_t limit)
+{
+	if (hier_put(dir, g->v2 ? "memory.max" : "memory.limit_in_bytes", limit) < 0)
+		return -1;
+	/* Where swap is not counted, the limit stands all the same. */
+	if (g->v2)
+		hier_put(dir, "memory.swap.max", 0);
+	else
+		hier_put(dir, "memory.memsw.limit_in_bytes", limit);
+	return 0;
 }
 
 static int set_cpu(struct group *g, int dir, int64_t milli)
@@ -300,23 +164,29 @@ static int set_cpu(struct group *g, int dir, int64_t milli)
 		return write_file_at(
 			dir, "cpu.max", line,
 			fmt(line, sizeof(line), "%lld %d", (long long)quota, PERIOD_US));
-	return put(dir, "cpu.cfs_period_us", PERIOD_US) < 0 ? -1
-							    : put(dir, "cpu.cfs_quota_us", quota);
+	return hier_put(dir, "cpu.cfs_period_us", PERIOD_US) < 0
+		       ? -1
+		       : hier_put(dir, "cpu.cfs_quota_us", quota);
 }
 
-static int set_one(struct group *g, enum ctl c, const struct spec *s)
+/* One controller: its directory, the limit that was asked for, and what is to be seen there. */
+static int set_one(struct group *g, int c, const struct spec *s)
 {
 	int dir = g->v2 ? g->dirs[0].dir : v1_dir(g, c);
 
-	if (dir < 0)
+	/* Below handed-in groups a controller may be missing in v2 without a word of mkdir(). */
+	if (dir < 0 ||
+	    (g->v2 && c != GROUP_CPUACCT && !hier_has(dir, "cgroup.controllers", hier_names[c])))
 		return -1;
 	switch (c) {
-	case CTL_MEMORY:
-		return set_memory(g, dir, s->memory);
-	case CTL_PIDS:
+	case GROUP_MEMORY:
+		if (s->memory && set_memory(g, dir, s->memory) < 0)
+			return -1;
+		return watch_memory(g, dir);
+	case GROUP_PIDS:
 		g->pids = dir;
-		return put(dir, "pids.max", s->pids);
-	case CTL_CPU:
+		return s->pids ? hier_put(dir, "pids.max", s->pids) : 0;
+	case GROUP_CPU:
 		return set_cpu(g, dir, s->cpus_milli);
 	default:
 		g->cpuacct = dir;
@@ -324,10 +194,10 @@ static int set_one(struct group *g, enum ctl c, const struct spec *s)
 	}
 }
 
-static int cannot(struct group *g, enum ctl c, struct agent_fail *f)
+static int cannot(struct group *g, int c, struct agent_fail *f)
 {
 	int err = errno;
-	bool none = base.v1[c] < 0 && !g->v2;
+	bool none = base.h.own[c] < 0 && !g->v2;
 
 	group_remove(g);
 	group_close(g);
@@ -335,26 +205,28 @@ static int cannot(struct group *g, enum ctl c, struct agent_fail *f)
 		return fail(
 			f, WIRE_E_UNSUPPORTED, "limits", 0,
 			"the limit on %s needs a control group, and this sandbox has none for it",
-			ctl_names[c]);
+			hier_names[c]);
 	return fail(f, WIRE_E_UNSUPPORTED, "limits", err,
 		    "the limit on %s needs a control group, which cannot be made: %m",
-		    ctl_names[c]);
+		    hier_names[c]);
 }
 
-/* Limits in v1 hierarchies where memory or pids or cpu are there, else in v2. */
-static int make_limits(const struct spec *s, const bool want[CTL_N], struct group *g,
-		       struct agent_fail *f)
+/* Limits in v1 hierarchies where memory or pids or cpu are there, else in v2. What was only
+ * wanted, to look at, may be missing. */
+static int make_limits(const struct spec *s, const bool asked[GROUP_V2], const bool want[GROUP_V2],
+		       struct group *g, struct agent_fail *f)
 {
-	int parent = v2_parent(want);
 	bool all_v1 = true;
+	int parent;
 
-	for (int i = 0; i < CTL_CPUACCT; i++)
-		all_v1 = all_v1 && (!want[i] || base.v1[i] >= 0);
-	if (!all_v1 && parent >= 0 && add_dir(g, parent) >= 0)
+	for (int i = 0; i < GROUP_CPUACCT; i++)
+		all_v1 = all_v1 && (!want[i] || base.h.own[i] >= 0);
+	parent = all_v1 ? -1 : v2_parent(asked);
+	if (parent >= 0 && add_dir(g, parent, true) >= 0)
 		g->v2 = true;
-	for (enum ctl c = 0; c < CTL_N; c++) {
+	for (int c = 0; c < GROUP_V2; c++) {
 		errno = 0;
-		if (want[c] && set_one(g, c, s) < 0 && c != CTL_CPUACCT)
+		if (want[c] && set_one(g, c, s) < 0 && asked[c] && c != GROUP_CPUACCT)
 			return cannot(g, c, f);
 	}
 	return 0;
@@ -362,28 +234,62 @@ static int make_limits(const struct spec *s, const bool want[CTL_N], struct grou
 
 static void make_kill(struct group *g)
 {
-	int dir = g->v2 ? g->dirs[0].dir : base.v2 >= 0 ? add_dir(g, base.v2) : -1;
+	int own = base.h.own[GROUP_V2];
+	int dir = g->v2 ? g->dirs[0].dir : own >= 0 ? add_dir(g, own, true) : -1;
 
 	/* A directory without the file (before 5.14) is of no use. */
 	g->kill = dir < 0 ? -1 : openat(dir, "cgroup.kill", O_WRONLY | O_CLOEXEC);
 	g->kill_dir = g->kill < 0 ? -1 : dir;
 }
 
+/* The guests' group of a sandbox: made when the first one comes. */
+static void open_guests(struct group *g)
+{
+	g->shared = true;
+	fmt(g->name, sizeof(g->name), "%s", GUESTS);
+	for (int c = 0; c < GROUP_V2; c++)
+		v1_dir(g, c);
+	if (base.h.own[GROUP_V2] >= 0)
+		add_dir(g, base.h.own[GROUP_V2], true);
+}
+
+size_t guest_groups(int ret[SPAWN_GROUPS_MAX])
+{
+	static struct group guests = GROUP_NONE;
+
+	if (!agent.groups_given)
+		return 0;
+	find_base();
+	if (!guests.any)
+		open_guests(&guests);
+	for (size_t i = 0; i < guests.n; i++)
+		ret[i] = guests.dirs[i].entry;
+	return guests.n;
+}
+
 int group_make(const struct spec *s, bool want_kill, struct group *ret, struct agent_fail *f)
 {
-	bool want[CTL_N] = {s->memory > 0, s->pids > 0, s->cpus_milli > 0, s->cpu_time_ms > 0};
-	bool any = want[CTL_MEMORY] || want[CTL_PIDS] || want[CTL_CPU] || want[CTL_CPUACCT];
+	bool asked[GROUP_V2] = {s->memory > 0, s->pids > 0, s->cpus_milli > 0, s->cpu_time_ms > 0};
+	bool any = asked[GROUP_MEMORY] || asked[GROUP_PIDS] || asked[GROUP_CPU] ||
+		   asked[GROUP_CPUACCT];
+	bool given = agent.groups_given, want[GROUP_V2];
 	char mark[32];
 	uint64_t r;
 
 	*ret = (struct group)GROUP_NONE;
-	if (!any && !want_kill)
+	if (!any && !want_kill && !given)
 		return 0;
 	find_base();
+	if (!any && given && s->kind == WIRE_KIND_SESSION) {
+		open_guests(ret);
+		return 0;
+	}
+	for (int c = 0; c < GROUP_V2; c++)
+		want[c] = asked[c] || (given && c != GROUP_CPU);
 	prefix(mark, sizeof(mark));
 	random_bytes(&r, sizeof(r));
 	fmt(ret->name, sizeof(ret->name), "%s%llx", mark, (unsigned long long)r);
-	if (any && make_limits(s, want, ret, f) < 0)
+	if ((any || given) && make_limits(s, asked, want, ret, f) < 0)
 		return -1;
 	if (want_kill)
 		make_kill(ret);
@@ -397,7 +303,7 @@ size_t group_fds(const struct group *g, int ret[GROUP_FDS_MAX])
 	for (size_t i = 0; i < g->n; i++) {
 		ret[n++] = g->dirs[i].parent;
 		ret[n++] = g->dirs[i].dir;
-		ret[n++] = g->dirs[i].procs;
+		ret[n++] = g->dirs[i].entry;
 	}
 	ret[n++] = g->kill;
 	ret[n++] = g->oom;
@@ -416,22 +322,13 @@ void group_close(struct group *g)
 	*g = (struct group)GROUP_NONE;
 }
 
-/* The kernel lets go of a group's last task a moment after it has been reaped. */
-static void remove_dir(int parent, const char *name, int tries)
-{
-	struct timespec ms = {0, 1000000};
-
-	while (unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno == EBUSY && --tries > 0)
-		nanosleep(&ms, NULL);
-}
-
 void group_remove(struct group *g)
 {
-	for (size_t i = 0; i < g->n; i++)
-		remove_dir(g->dirs[i].parent, g->name, REMOVE_TRIES);
+	for (size_t i = 0; i < g->n && !g->shared; i++)
+		hier_remove(g->dirs[i].parent, g->name, REMOVE_WAIT_MS);
 }
 
-static void sweep_dir(int dir, const char *mark, int tries)
+static void sweep_dir(int dir, const char *mark, int wait_ms)
 {
 	int fd = dir < 0 ? -1 : openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct dirscan d;
@@ -443,124 +340,20 @@ static void sweep_dir(int dir, const char *mark, int tries)
 	dirscan_init(&d, fd);
 	while ((name = dirscan_next(&d, &type))) {
 		if (strncmp(name, mark, strlen(mark)) == 0)
-			remove_dir(dir, name, tries); /* EBUSY in the end: it still runs */
+			hier_remove(dir, name, wait_ms); /* EBUSY in the end: it still runs */
 	}
 	close(fd);
 }
 
 void groups_sweep(bool patient)
 {
-	int tries = patient ? REMOVE_TRIES : 1;
+	int wait_ms = patient ? REMOVE_WAIT_MS : 0;
 	char mark[32];
 
 	find_base();
 	prefix(mark, sizeof(mark));
-	for (int i = 0; i < CTL_N; i++)
-		sweep_dir(base.v1[i], mark, tries);
-	sweep_dir(base.v2, mark, tries);
-	sweep_dir(base.v2_up, mark, tries);
+	for (int i = 0; i < AGENT_GROUPS; i++)
+		sweep_dir(base.h.own[i], mark, wait_ms);
+	sweep_dir(base.h.up, mark, wait_ms);
 	forget_base(); /* the children of init close what they do not know */
-}
-
-/* ---- reading ---- */
-
-/* The number behind "word " in a file; -1 when there is none. */
-static int64_t get(int dir, const char *file, const char *word)
-{
-	char text[4096];
-	size_t n = strlen(word);
-
-	if (dir < 0 || read_file_at(dir, file, text, sizeof(text)) < 0)
-		return -1;
-	if (!n)
-		return strtoll(text, NULL, 10);
-	for (const char *p = text; p; p = strchr(p, '\n')) {
-		p += *p == '\n';
-		if (strncmp(p, word, n) == 0 && p[n] == ' ')
-			return strtoll(p + n, NULL, 10);
-	}
-	return -1;
-}
-
-int64_t group_oom_kills(const struct group *g)
-{
-	return get(g->memory, g->v2 ? "memory.events" : "memory.oom_control", "oom_kill");
-}
-
-int64_t group_pids_hits(const struct group *g)
-{
-	return get(g->pids, "pids.events", "max");
-}
-
-int64_t group_cpu_us(const struct group *g, int64_t *ret_user, int64_t *ret_system)
-{
-	int64_t tick = 1000000 / sysconf(_SC_CLK_TCK), user, system, all;
-
-	if (g->v2) {
-		user = get(g->cpuacct, "cpu.stat", "user_usec");
-		system = get(g->cpuacct, "cpu.stat", "system_usec");
-		all = get(g->cpuacct, "cpu.stat", "usage_usec");
-	} else {
-		user = get(g->cpuacct, "cpuacct.stat", "user") * tick;
-		system = get(g->cpuacct, "cpuacct.stat", "system") * tick;
-		all = get(g->cpuacct, "cpuacct.usage", "");
-		all = all < 0 ? -1 : all / 1000;
-	}
-	if (user < 0 || system < 0 || all < 0)
-		return -1;
-	*ret_user = user;
-	*ret_system = system;
-	return all;
-}
-
-/* ---- members ---- */
-
-#define MEMBERS_TEXT (1u << 20)
-
-/* Calls each (may be NULL) for every pid in the group; returns how many. */
-static size_t each_member(const struct group *g,
-			  void (*each)(const struct group *g, pid_t pid, int signo), int signo)
-{
-	char *text = g->kill_dir < 0 ? NULL : agent_map(MEMBERS_TEXT);
-	size_t n = 0;
-
-	if (text && read_file_at(g->kill_dir, "cgroup.procs", text, MEMBERS_TEXT) > 0) {
-		for (char *p = text, *end; (end = strchr(p, '\n')); p = end + 1) {
-			pid_t pid = (pid_t)strtol(p, NULL, 10);
-
-			n++;
-			if (each && pid > 0)
-				each(g, pid, signo);
-		}
-	}
-	agent_unmap(text, MEMBERS_TEXT);
-	return n;
-}
-
-/* Behind a pidfd the pid is looked up once more: a number that has been given to somebody else
- * is not in the group. */
-static void signal_one(const struct group *g, pid_t pid, int signo)
-{
-	int fd = (int)syscall(SYS_pidfd_open, pid, 0u);
-	char path[32], text[4096];
-
-	fmt(path, sizeof(path), "/proc/%d/cgroup", pid);
-	if (fd >= 0 && read_file_at(AT_FDCWD, path, text, sizeof(text)) > 0 &&
-	    strstr(text, g->name)) {
-		syscall(SYS_pidfd_send_signal, fd, signo, NULL, 0u);
-		if (signo == SIGTERM)
-			syscall(SYS_pidfd_send_signal, fd, SIGCONT, NULL, 0u);
-	}
-	if (fd >= 0)
-		close(fd);
-}
-
-size_t group_signal(const struct group *g, int signo)
-{
-	return each_member(g, signal_one, signo);
-}
-
-size_t group_members(const struct group *g)
-{
-	return each_member(g, NULL, 0);
 }

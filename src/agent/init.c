@@ -353,8 +353,9 @@ static void say_unavailable(int fd, int err)
 static void serve_child(int fd) attr_noreturn;
 static void serve_child(int fd)
 {
-	int keep[] = {fd, agent.dirfd, agent.homefd, agent.initfd};
+	int keep[4 + AGENT_GROUPS] = {fd, agent.dirfd, agent.homefd, agent.initfd};
 
+	memcpy(keep + 4, agent.group_fds, sizeof(agent.group_fds));
 	fds_keep(keep, ARRAY_LEN(keep));
 	signals_agent();
 	conn_serve(fd);

@@ -46,7 +46,7 @@ void limits_fill(const struct spec *s, const struct group *g, struct spawn *sp)
 	if (s->open_files)
 		put(sp, RLIMIT_NOFILE, s->open_files, s->open_files);
 	for (size_t i = 0; i < g->n; i++)
-		sp->groups[i] = g->dirs[i].procs;
+		sp->groups[i] = g->dirs[i].entry;
 	sp->n_groups = g->n;
 }
 

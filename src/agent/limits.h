@@ -13,9 +13,12 @@
 struct group {
 	bool any;
 	bool v2;       /* the limits stand in the v2 directory */
+	bool shared;   /* the guests': it stays when one of them ends */
 	char name[64]; /* of the directories */
 	struct group_dir {
-		int parent, dir, procs; /* the agent's own group, the directory, its cgroup.procs */
+		/* the agent's own group, or the sandbox's; the directory; and the file by which
+		 * a process enters it */
+		int parent, dir, entry;
 	} dirs[GROUP_DIRS_MAX];
 	size_t n;
 	int memory, pids, cpuacct; /* fds out of dirs, -1: no such limit */
@@ -30,10 +33,13 @@ struct group {
 		.memory = -1, .pids = -1, .cpuacct = -1, .kill = -1, .kill_dir = -1, .oom = -1 \
 	}
 
-/* Makes the group that s needs, when it needs one (memory, pids, cpus; cpu time where there can
- * be one). want_kill: a v2 directory for
- * LEVEL_CGROUP. 0 (ret->any says whether there is one), or -1 and *f naming the limit that
- * cannot be enforced. */
+/*
+ * Makes the group that s needs, when it needs one (memory, pids, cpus; cpu time where there can
+ * be one). Where groups were handed in (agent.groups_given), every execution gets one below them,
+ * to be counted there; a session without limits gets the guests' one. want_kill: a v2 directory
+ * for LEVEL_CGROUP. 0 (ret->any says whether there is one), or -1 and *f naming the limit that
+ * cannot be enforced.
+ */
 int group_make(const struct spec *s, bool want_kill, struct group *ret, struct agent_fail *f);
 void group_close(struct group *g);
 /* All its fds, for fds_keep(); returns how many. */
@@ -46,6 +52,11 @@ void group_remove(struct group *g);
 int64_t group_oom_kills(const struct group *g);
 int64_t group_pids_hits(const struct group *g);
 int64_t group_cpu_us(const struct group *g, int64_t *ret_user, int64_t *ret_system);
+/* The most memory that was charged to it at once, file cache included; -1: not known. */
+int64_t group_memory_peak(const struct group *g);
+/* Did the OOM killer end something in it because of a limit: own (the execution's, 0: none), or
+ * that of the sandbox? *ret_limit says which; untouched when not. */
+bool group_oom(const struct group *g, int64_t own, int64_t *ret_limit);
 
 /* LEVEL_CGROUP: sends signo (not SIGKILL: that is cgroup.kill's) to all in the group, once
  * each. How many are in it; 0 also when there is
@@ -53,7 +64,12 @@ int64_t group_cpu_us(const struct group *g, int64_t *ret_user, int64_t *ret_syst
 size_t group_signal(const struct group *g, int signo);
 size_t group_members(const struct group *g);
 
-/* rlimits of s for the worker. */
+/* The guests' group of an isolated sandbox: what EXEC and installs start goes there, for
+ * spawn.groups. How many fds (they stay open in this process, and are borrowed); 0: no groups were
+ * handed in. Call it before fds are closed by a list. */
+size_t guest_groups(int ret[SPAWN_GROUPS_MAX]);
+
+/* rlimits of s for the worker, and its groups. */
 void limits_fill(const struct spec *s, const struct group *g, struct spawn *sp);
 /* The kernel's bounds on argv and envp: 0, or -1 and *f naming what is too large. */
 int limits_exec(char *const *argv, char *const *envp, struct agent_fail *f);

@@ -116,7 +116,7 @@ static int64_t tv_ms(struct timeval tv)
 static void put_usage(struct wire_w *w, const struct super *s)
 {
 	struct rusage ru;
-	int64_t user, system;
+	int64_t user, system, peak = -1;
 
 	getrusage(RUSAGE_CHILDREN, &ru);
 	user = tv_ms(ru.ru_utime);
@@ -127,7 +127,9 @@ static void put_usage(struct wire_w *w, const struct super *s)
 	}
 	wire_w_int(w, JK_USER_MS, user);
 	wire_w_int(w, JK_SYSTEM_MS, system);
-	wire_w_int(w, JK_MAX_RSS, (int64_t)ru.ru_maxrss * 1024);
+	if (agent.groups_given)
+		peak = group_memory_peak(&s->l->group);
+	wire_w_int(w, JK_MAX_RSS, peak >= 0 ? peak : (int64_t)ru.ru_maxrss * 1024);
 }
 
 static void put_hits(struct wire_w *w, const struct super *s)

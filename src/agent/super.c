@@ -182,11 +182,10 @@ static void startup_late(struct super *s)
 /* OOM in the group outranks the exit that it made. */
 static bool oom_was_first(struct super *s)
 {
-	if (!s->l->spec.memory || group_oom_kills(&s->l->group) <= 0)
+	if (!group_oom(&s->l->group, s->l->spec.memory, &s->resource_limit))
 		return false;
 	s->cause = CAUSE_LIMIT;
 	s->resource = "memory";
-	s->resource_limit = s->l->spec.memory;
 	return true;
 }
 
@@ -425,14 +424,13 @@ static void check_cpu(struct super *s)
  * again, ever more rarely. */
 static void check_oom(struct super *s)
 {
-	if (group_oom_kills(&s->l->group) <= 0) {
+	if (!group_oom(&s->l->group, s->l->spec.memory, &s->resource_limit)) {
 		s->oom_wait = s->oom_wait ? s->oom_wait * 2 : OOM_AGAIN_MS;
 		s->oom_due = s->oom_wait < OOM_GIVE_UP_MS ? now_ms() + s->oom_wait : 0;
 		return;
 	}
 	s->oom_due = 0;
 	s->resource = "memory";
-	s->resource_limit = s->l->spec.memory;
 	super_raise(s, EV_LIMIT);
 }
 

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "agent/conn.h"
+#include "agent/limits.h"
 #include "agent/spawn.h"
 #include "agent/sweep.h"
 #include "agent/tree.h"
@@ -273,6 +274,7 @@ static void runner_main(struct runner *r, int out, int err)
 		_exit(1);
 	}
 	s.tied = r->level.level != LEVEL_PIDNS;
+	s.n_groups = guest_groups(s.groups);
 	r->main = spawn(&s, &r->report->fail);
 	if (r->main < 0)
 		_exit(1);
