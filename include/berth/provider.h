@@ -48,6 +48,9 @@ struct berth_sandbox_spec {
 	const struct berth_pair *pairs;
 	size_t n_pairs;
 	const char *state_dir; /* berth's local state, absolute; may not exist yet */
+	/* Where berth is to live in it (dir= or --remote-dir), normalized; NULL: not given. For
+	 * drivers whose sandboxes have one place only. */
+	const char *remote_dir;
 };
 
 enum berth_sandbox_status {
@@ -77,7 +80,7 @@ struct berth_provider_info {
 	char net[32];
 	char containment[16];
 	char uids[16];       /* "range": own uids of the host; "single": the caller's; "": no notion */
-	char ports[1024];    /* published: "4111=http://127.0.0.1:32801", joined by spaces */
+	char ports[2048];    /* published: "4111=http://127.0.0.1:32801", joined by spaces */
 	bool records_protected; /* out of reach of the executions that they are about */
 	bool init_is_life;      /* executions cannot outlive the sandbox's init */
 };

@@ -110,6 +110,9 @@ void road_drop_idle(struct berth_sandbox *s);
 /* Begins a request. fields may be NULL: none; a writer that has overflowed is BERTH_E_TOO_LARGE. */
 int road_request(struct road *r, uint8_t type, const struct wire_w *fields,
 		 struct berth_error *err) attr_warn_unused;
+/* Sends the first byte of a request that has just begun together with an fd (SCM_RIGHTS), over a
+ * new stream that is a socket: PUBLISH. */
+int road_pass_fd(struct road *r, int fd, struct berth_error *err) attr_warn_unused;
 /* Any other frame inside a request (STDIN_CLOSE, SIGNAL, RESIZE of EXEC). */
 int road_frame(struct road *r, uint8_t type, const struct wire_w *fields,
 	       struct berth_error *err) attr_warn_unused;

@@ -242,6 +242,31 @@ int road_pump(struct road *r, struct berth_error *err)
 	return rc < 0 ? rc : 0;
 }
 
+int road_pass_fd(struct road *r, int fd, struct berth_error *err)
+{
+	union {
+		struct cmsghdr align;
+		char space[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec iov = {r->out + r->out_pos, 1};
+	struct msghdr msg = {.msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = control.space,
+			     .msg_controllen = sizeof(control.space)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	if (RETRY_EINTR(sendmsg(r->stream.wfd, &msg, MSG_NOSIGNAL)) != 1)
+		return road_break(r, err, BERTH_E_IO, "passing a socket to the sandbox: %s",
+				  berth_errno_text(errno));
+	r->error.sent = true;
+	r->out_pos++;
+	return 0;
+}
+
 size_t road_pending(const struct road *r)
 {
 	return r->out_len - r->out_pos;

@@ -177,6 +177,7 @@ static int sandbox_attach(struct berth_sandbox *s, const struct spec_text *t,
 		.pairs = t->pairs,
 		.n_pairs = t->n_pairs,
 		.state_dir = s->b->state_dir,
+		.remote_dir = s->remote_dir,
 	};
 
 	return s->ops->attach(&spec, &s->handle, err);

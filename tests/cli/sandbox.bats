@@ -97,7 +97,6 @@ load helper
     code 4 berth sandbox info -s 'local:t?isolation=bwrap'
     code 4 berth deploy art --id a -s 'local:t?isolation=none&dir=other' -- true
     has "$stderr" dir=
-    code 2 berth sandbox start -s 'local:u?isolation=bwrap'
 }
 
 @test "destroy ends a supervisor that does not answer, and what it supervises" {

@@ -29,46 +29,37 @@ static void local_release(void *handle)
 	free(l->full);
 	free(l->base);
 	free(l->home);
-	free(l->want_isolation);
-	free(l->want_dir);
+	free(l->inner);
+	local_keys_done(&l->want);
 	free(l);
 }
 BERTH_DEFINE_AUTO_PTR(local, struct local *, local_release);
 
-static int check_isolation(struct local *l, struct berth_error *err)
-{
-	const char *v = l->want_isolation;
-
-	if (!v || strcmp(v, "none") == 0)
-		return 0;
-	if (strcmp(v, "bwrap") == 0) {
-		/* One that exists with another answers for itself. */
-		if (local_load(l, err) == BERTH_E_CONFLICT)
-			return BERTH_E_CONFLICT;
-		berth_fail(err, BERTH_E_INVALID,
-			   "isolation=bwrap is not built yet in this version of berth");
-		berth_error_hint(err, "\"?isolation=none\" asks for no isolation by name");
-		return BERTH_E_INVALID;
-	}
-	return berth_fail(err, BERTH_E_INVALID, "isolation=%s: known are bwrap, none", v);
-}
-
+/* What a spec says must be true of some sandbox; whether of this one, is seen when it is loaded. */
 static int take_pairs(struct local *l, const struct berth_sandbox_spec *spec,
 		      struct berth_error *err)
 {
-	for (size_t i = 0; i < spec->n_pairs; i++) {
-		char **dst = strcmp(spec->pairs[i].key, "isolation") == 0 ? &l->want_isolation
-			     : strcmp(spec->pairs[i].key, "dir") == 0     ? &l->want_dir
-									  : NULL;
+	int rc = 0;
 
-		if (!dst)
-			continue;
-		free(*dst);
-		*dst = mem_strdup(spec->pairs[i].value);
-		if (!*dst)
-			return berth_fail_nomem(err);
-	}
-	return 0;
+	for (size_t i = 0; rc == 0 && i < spec->n_pairs; i++)
+		rc = local_keys_take(&l->want, spec->pairs[i].key, spec->pairs[i].value, err);
+	l->remote_dir = spec->remote_dir || l->want.value[KEY_DIR];
+	if (rc == 0 && l->want.value[KEY_ISOLATION])
+		rc = local_keys_fit(&l->want, NULL, err);
+	if (rc == 0 && l->remote_dir && l->want.value[KEY_ISOLATION] && local_walled(l))
+		rc = local_check_dir(l, NULL, err);
+	return rc;
+}
+
+int local_check_dir(const struct local *l, const char *dir, struct berth_error *err)
+{
+	if (!local_walled(l) || (dir && strcmp(dir, l->inner) == 0))
+		return 0;
+	return berth_fail(err, BERTH_E_INVALID,
+			  "--remote-dir and dir= are for isolation=none: with isolation=bwrap, as "
+			  "%s has, berth's files are out of the sandbox's reach, and have no other "
+			  "place",
+			  l->full);
 }
 
 static int local_attach(const struct berth_sandbox_spec *spec, void **ret_handle,
@@ -84,11 +75,10 @@ static int local_attach(const struct berth_sandbox_spec *spec, void **ret_handle
 	l->full = mem_printf("%s:%s", spec->provider, spec->name);
 	l->base = mem_printf("%s/local/%s", spec->state_dir, spec->name);
 	l->home = mem_printf("%s/local/%s/home", spec->state_dir, spec->name);
-	if (!l->state_dir || !l->name || !l->full || !l->base || !l->home)
+	l->inner = mem_printf("%s/local/%s/berth", spec->state_dir, spec->name);
+	if (!l->state_dir || !l->name || !l->full || !l->base || !l->home || !l->inner)
 		return berth_fail_nomem(err);
 	rc = take_pairs(l, spec, err);
-	if (rc == 0)
-		rc = check_isolation(l, err);
 	if (rc < 0)
 		return rc;
 	*ret_handle = TAKE_PTR(l);
@@ -107,9 +97,10 @@ static int copy_out(char *dst, size_t cap, const char *s, struct berth_error *er
 
 static int local_home(void *handle, char *home, size_t cap, struct berth_error *err)
 {
-	const struct local *l = handle;
+	struct local *l = handle;
 
-	return copy_out(home, cap, l->home, err);
+	(void)!local_load(l, NULL); /* one that is not there is as it would be made */
+	return copy_out(home, cap, local_walled(l) ? "/home/user" : l->home, err);
 }
 
 static int local_dir(void *handle, char *dir, size_t cap, struct berth_error *err)
@@ -117,17 +108,27 @@ static int local_dir(void *handle, char *dir, size_t cap, struct berth_error *er
 	struct local *l = handle;
 	int rc = local_load(l, err);
 
+	if (rc < 0 && rc != BERTH_E_NOT_FOUND)
+		return rc;
+	if (local_walled(l))
+		return copy_out(dir, cap, l->inner, err);
 	if (rc < 0)
 		return rc;
-	if (!l->record.dir)
+	if (!l->record.keys.value[KEY_DIR])
 		return berth_fail(err, BERTH_E_NOT_FOUND, "no directory was given at creation");
-	return copy_out(dir, cap, l->record.dir, err);
+	return copy_out(dir, cap, l->record.keys.value[KEY_DIR], err);
 }
 
 static int local_open_dir(void *handle, const char *dir, int *ret_fd, struct berth_error *err)
 {
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct local *l = handle;
+	int fd, rc = local_load(l, NULL);
 
+	if (rc == 0)
+		rc = local_check_dir(l, dir, err);
+	if (rc == BERTH_E_INVALID)
+		return rc;
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
 		return berth_fail(err, BERTH_E_NOT_FOUND, "there is no %s", dir);
 	if (fd < 0)
@@ -140,11 +141,14 @@ static int local_put_file(void *handle, const char *path, unsigned mode, const v
 			  size_t len, struct berth_error *err)
 {
 	auto_free char *parent = mem_strdup(path);
+	struct local *l = handle;
 	char *slash;
 	int rc;
 
 	if (!parent)
 		return berth_fail_nomem(err);
+	if (local_load(l, NULL) == 0 && local_walled(l))
+		return local_inside_put(l, path, mode, data, len, err);
 	slash = strrchr(parent, '/');
 	if (*path != '/' || !slash[1])
 		return berth_fail(err, BERTH_E_INVALID, "%s is no absolute path of a file", path);
@@ -153,16 +157,6 @@ static int local_put_file(void *handle, const char *path, unsigned mode, const v
 	if (rc < 0)
 		return berth_fail_errno(err, 0, -rc, "%s", parent);
 	return write_file_atomic(AT_FDCWD, path, data, len, (mode_t)mode, 0, err);
-}
-
-static int local_port_url(void *handle, unsigned port, char *url, size_t cap,
-			  struct berth_error *err)
-{
-	if (port < 1 || port > 65535)
-		return berth_fail(err, BERTH_E_INVALID, "%u is no port", port);
-	if (snprintf(url, cap, "http://127.0.0.1:%u", port) >= (int)cap)
-		return berth_fail(err, BERTH_E_TOO_LARGE, "the URL does not fit");
-	return 0;
 }
 
 static int local_list(const char *state_dir, int (*fn)(void *arg, const char *name), void *arg,
@@ -193,16 +187,10 @@ static int local_list(const char *state_dir, int (*fn)(void *arg, const char *na
 	return rc;
 }
 
-static const struct berth_provider_key keys[] = {
-	{"isolation", "none: no namespaces, everything runs as you; bwrap (not built yet)", true},
-	{"dir", "where berth lives in the sandbox (default: berth in its home)", true},
-	{NULL, NULL, false},
-};
-
 const struct berth_provider_ops berth_provider_local = {
 	.abi = BERTH_PROVIDER_ABI,
 	.name = "local",
-	.keys = keys,
+	.keys = local_provider_keys,
 	.attach = local_attach,
 	.release = local_release,
 	.start = local_start,

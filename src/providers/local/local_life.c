@@ -22,8 +22,7 @@
 
 const struct launcher *local_launcher(const struct local *l)
 {
-	(void)l; /* the next issue brings bwrap */
-	return &local_launcher_none;
+	return local_walled(l) ? &local_launcher_bwrap : &local_launcher_none;
 }
 
 static int default_alive(const struct local *l, bool *ret, struct berth_error *err)
@@ -67,21 +66,28 @@ static int start_dir(struct local *l, const char *dir, struct berth_error *err)
 	return rc;
 }
 
-/* What creation needs beside a name. */
-static int may_create(const struct local *l, struct berth_error *err)
-{
-	if (l->want_isolation)
-		return 0;
-	berth_fail(err, BERTH_E_INVALID,
-		   "no sandbox %s, and isolation=bwrap, the default for a new one, is not built "
-		   "yet in this version of berth",
-		   l->full);
-	berth_error_hint(err, "\"%s?isolation=none\" makes one without isolation", l->full);
-	return BERTH_E_INVALID;
-}
-
 static int destroy_locked(struct local *l, struct berth_error *err);
 static int end_all(struct local *l, bool hard, struct berth_error *err);
+
+/* With the lock: one that is there and has not expired, or a new one. 1: look again. */
+static int find_or_create(struct local *l, bool create, bool *ret_created, struct berth_error *err)
+{
+	int rc = local_load_any(l, err);
+
+	if (rc == 0 && local_expired(l)) {
+		if (!create)
+			return local_load(l, err); /* as what is gone */
+		rc = destroy_locked(l, err);
+		return rc < 0 ? rc : 1;
+	}
+	if (rc == 0)
+		return local_load(l, err);
+	if (rc == BERTH_E_NOT_FOUND && create) {
+		rc = local_make(l, err);
+		*ret_created = rc == 0;
+	}
+	return rc;
+}
 
 /* With the lock: makes it be there and run. */
 static int start_locked(struct local *l, bool create, bool *ret_created, struct berth_error *err)
@@ -93,12 +99,8 @@ static int start_locked(struct local *l, bool create, bool *ret_created, struct 
 		rc = destroy_locked(l, err);
 		return rc < 0 ? rc : 1;
 	}
-	rc = local_load(l, err);
-	if (rc == BERTH_E_NOT_FOUND && create) {
-		rc = local_create(l, err);
-		*ret_created = rc == 0;
-	}
-	if (rc < 0)
+	rc = find_or_create(l, create, ret_created, err);
+	if (rc != 0)
 		return rc;
 	dir = local_default_dir(l);
 	if (!dir)
@@ -111,7 +113,12 @@ static int start_locked(struct local *l, bool create, bool *ret_created, struct 
 		rc = local_note_boot(l, err);
 	if (rc == 0)
 		rc = start_dir(l, dir, err);
-	return rc < 0 ? rc : local_mark(l, "stopped", false, err);
+	if (rc == 0)
+		rc = local_mark(l, "stopped", false, err);
+	/* What this machine cannot do is no sandbox that does not start. */
+	if (rc < 0 && *ret_created && local_walled(l))
+		(void)!destroy_locked(l, NULL);
+	return rc;
 }
 
 static int start(struct local *l, bool create, bool *ret_created, struct berth_error *err)
@@ -120,7 +127,7 @@ static int start(struct local *l, bool create, bool *ret_created, struct berth_e
 	int rc = local_load(l, err);
 
 	if (rc == BERTH_E_NOT_FOUND && create)
-		rc = may_create(l, err);
+		rc = local_may_make(l, err);
 	else if (rc == 0)
 		rc = default_alive(l, &alive, err);
 	if (rc < 0)
@@ -164,6 +171,8 @@ int local_start_agent(void *handle, const char *dir, struct berth_error *err)
 
 	if (rc == 0)
 		rc = local_load(l, err);
+	if (rc == 0)
+		rc = local_check_dir(l, dir, err);
 	if (rc < 0)
 		return rc;
 	if (local_marked(l, "stopped") || local_marked(l, "destroying"))
@@ -184,13 +193,20 @@ static int end_one(struct local *l, const char *dir, void *arg, struct berth_err
 static int end_all(struct local *l, bool hard, struct berth_error *err)
 {
 	auto_free char *dir = local_default_dir(l);
-	int rc;
+	const struct launcher *launcher = local_launcher(l);
+	int rc = 0;
 
 	if (!dir)
 		return berth_fail_nomem(err);
-	rc = local_each_dir(l, end_one, &hard, err);
+	/* A start that is under way without its caller would come up behind our back. */
+	if (launcher->clean)
+		rc = launcher->clean(l, err);
+	if (rc == 0)
+		rc = local_each_dir(l, end_one, &hard, err);
 	/* Noted or not (a starter may have been killed before it noted it). */
-	return rc < 0 ? rc : local_end_dir(dir, hard, err);
+	if (rc == 0)
+		rc = local_end_dir(dir, hard, err);
+	return rc == 0 && launcher->clean ? launcher->clean(l, err) : rc;
 }
 
 int local_stop(void *handle, struct berth_error *err)
@@ -242,17 +258,27 @@ static int remove_outside(struct local *l, const char *dir, void *arg, struct be
 
 static int destroy_locked(struct local *l, struct berth_error *err)
 {
-	int rc = local_load(l, err);
+	int64_t uid_base;
+	int rc = local_load_any(l, err);
 
-	if (rc == BERTH_E_CONFLICT)
+	if (rc == 0 && !local_expired(l))
+		rc = local_load(l, err);
+	if (rc == BERTH_E_CONFLICT || rc == BERTH_E_INVALID || rc == BERTH_E_NOMEM)
 		return rc;
+	uid_base = l->record.uid_base;
 	/* No record, or a damaged one, is no reason to keep the rest. */
 	rc = local_mark(l, "destroying", true, err);
 	if (rc == 0)
 		rc = end_all(l, true, err);
 	if (rc == 0)
 		rc = local_each_dir(l, remove_outside, NULL, err);
-	return rc < 0 ? rc : local_discard(l, err);
+	if (rc == 0)
+		rc = local_unmake(l, err);
+	if (rc == 0)
+		rc = local_discard(l, err);
+	if (rc == 0 && uid_base)
+		local_give_uids(l, uid_base);
+	return rc;
 }
 
 int local_destroy(void *handle, struct berth_error *err)
@@ -274,19 +300,33 @@ int local_destroy(void *handle, struct berth_error *err)
 
 /* ── info ───────────────────────────────────────────────────────────────────────────────── */
 
+/* Ended by itself, as it was told to. */
+static bool meant_to_end(const struct local *l, char *message, size_t cap)
+{
+	local_ended(l, message, cap);
+	return *message;
+}
+
 static void find_status(const struct local *l, bool alive, struct berth_provider_info *info)
 {
+	char ended[16] = "";
 	const char *message = "";
 
 	if (local_marked(l, "destroying")) {
 		info->status = BERTH_SANDBOX_DESTROYING;
 		message = local_locked(l) ? "" : "destroy was interrupted";
+	} else if (local_expired(l)) {
+		info->status = BERTH_SANDBOX_DESTROYED;
+		message = "expired";
 	} else if (local_marked(l, "stopped")) {
 		info->status = alive ? BERTH_SANDBOX_STOPPING : BERTH_SANDBOX_STOPPED;
 	} else if (alive) {
 		info->status = BERTH_SANDBOX_RUNNING;
 	} else if (local_locked(l)) {
 		info->status = BERTH_SANDBOX_STARTING;
+	} else if (meant_to_end(l, ended, sizeof(ended))) {
+		info->status = BERTH_SANDBOX_STOPPED;
+		message = strcmp(ended, "stopped") == 0 ? "" : ended;
 	} else if (local_other_boot(l)) {
 		info->status = BERTH_SANDBOX_STOPPED;
 		message = "host rebooted";
@@ -297,12 +337,21 @@ static void find_status(const struct local *l, bool alive, struct berth_provider
 	snprintf(info->message, sizeof(info->message), "%s", message);
 }
 
+/* Expired ones are told of as what they are; to everything else they are gone. */
+static int load_for_info(struct local *l, struct berth_error *err)
+{
+	int rc = local_load_any(l, err);
+
+	return rc < 0 || local_expired(l) ? rc : local_load(l, err);
+}
+
 int local_info(void *handle, struct berth_provider_info *ret, struct berth_error *err)
 {
 	struct local *l = handle;
 	struct berth_provider_info info = {0};
 	bool alive = false;
-	int rc = local_load(l, err);
+	int64_t idle;
+	int rc = load_for_info(l, err);
 
 	if (rc == 0)
 		rc = default_alive(l, &alive, err);
@@ -311,7 +360,10 @@ int local_info(void *handle, struct berth_provider_info *ret, struct berth_error
 	find_status(l, alive, &info);
 	snprintf(info.id, sizeof(info.id), "%s", l->record.id);
 	info.created_ms = l->record.created_ms;
-	local_launcher(l)->describe(l, &info);
+	info.expires_ms = l->record.expires_ms;
+	idle = local_key_number(&l->record.keys, KEY_IDLE);
+	info.idle_minutes = (idle + 59999) / 60000;
+	local_launcher(l)->describe(l, alive, &info);
 	*ret = info;
 	return 0;
 }

@@ -29,8 +29,7 @@
 
 BERTH_DEFINE_AUTO_PTR(strv_items, char **, strv_free_items);
 
-/* The path of the agent, which is written when it is not there. Owned by caller. */
-static int agent_path(const struct local *l, char **ret, struct berth_error *err)
+int local_agent_path(const struct local *l, char **ret, struct berth_error *err)
 {
 	auto_free char *path = NULL, *dir = NULL;
 	const struct agent_blob *blob;
@@ -76,16 +75,30 @@ static int run_init(struct local *l, const char *agent, const char *dir, struct 
 {
 	/* --daemon: this process ends, with 0, when the init that it has made (or another
 	 * starter's) listens. */
-	const char *const argv[] = {"berth-agent", "init", "--daemon", dir, NULL};
+	const char *argv[] = {"berth-agent", "init", "--daemon", NULL, NULL,
+			      NULL,          NULL,   NULL,       NULL};
 	auto(strv_items) char **env = local_environment(l);
 	auto(child) struct child child = CHILD_INIT;
 	auto_close int errfd = -1;
 	struct child_params p = CHILD_PARAMS_INIT;
 	struct child_exit end = {0};
 	struct statvfs fs;
-	char how[32];
+	char how[32], idle[24], expires[24];
+	size_t n = 3;
 	int rc;
 
+	snprintf(idle, sizeof(idle), "%lld",
+		 (long long)local_key_number(&l->record.keys, KEY_IDLE));
+	snprintf(expires, sizeof(expires), "%lld", (long long)l->record.expires_ms);
+	if (l->record.keys.value[KEY_IDLE]) {
+		argv[n++] = "--idle-ms";
+		argv[n++] = idle;
+	}
+	if (l->record.expires_ms) {
+		argv[n++] = "--expires-ms";
+		argv[n++] = expires;
+	}
+	argv[n] = dir;
 	errfd = fd_move_above_2(memfd_create("init-errors", MFD_CLOEXEC));
 	if (!env || errfd < 0)
 		return berth_fail_nomem(err);
@@ -120,12 +133,25 @@ static int none_start_init(struct local *l, const char *dir, struct berth_error 
 
 	if (rc < 0)
 		return berth_fail_errno(err, 0, -rc, "%s", dir);
-	rc = agent_path(l, &agent, err);
+	rc = local_agent_path(l, &agent, err);
 	return rc < 0 ? rc : run_init(l, agent, dir, err);
 }
 
-static void none_describe(const struct local *l, struct berth_provider_info *info)
+/* Ports are this machine's own. */
+static void describe_ports(const struct local *l, char *buf, size_t cap)
 {
+	struct local_port_want p[LOCAL_PORTS_MAX];
+	size_t n = local_keys_ports(&l->record.keys, p), len = 0;
+
+	for (size_t i = 0; i < n && len < cap; i++)
+		len += (size_t)snprintf(buf + len, cap - len, "%s%u=http://127.0.0.1:%u",
+					i ? " " : "", p[i].port, p[i].port);
+}
+
+static void none_describe(const struct local *l, bool alive, struct berth_provider_info *info)
+{
+	if (alive)
+		describe_ports(l, info->ports, sizeof(info->ports));
 	snprintf(info->isolation, sizeof(info->isolation), "none");
 	snprintf(info->net, sizeof(info->net), "host");
 	snprintf(info->containment, sizeof(info->containment), "subreaper");

@@ -30,25 +30,45 @@
 
 /* ── environment ────────────────────────────────────────────────────────────────────────── */
 
-/* The name of our uid in /etc/passwd, read by hand: NSS would load libraries into somebody's
- * process. Owned by caller. */
-static char *user_name(void)
+/* name:password:uid:gid:gecos:home:shell, read by hand: NSS would load libraries into somebody's
+ * process. */
+int local_passwd(char **ret_name, char **ret_home, struct berth_error *err)
 {
-	auto_free char *text = NULL;
+	auto_free char *text = NULL, *name = NULL, *home = NULL;
 	char *line, *save = NULL;
 
 	if (read_file(AT_FDCWD, "/etc/passwd", SMALL_FILE_MAX, &text, NULL, NULL) < 0)
 		text = NULL;
 	for (line = text ? strtok_r(text, "\n", &save) : NULL; line;
 	     line = strtok_r(NULL, "\n", &save)) {
-		char *pass = strchr(line, ':'), *uid = pass ? strchr(pass + 1, ':') : NULL;
+		char *field[7] = {line};
+		size_t n = 1;
 
-		if (uid && strtoul(uid + 1, NULL, 10) == (unsigned long)geteuid()) {
-			*pass = '\0';
-			return mem_strdup(line);
+		for (char *p = line; n < ARRAY_LEN(field) && (p = strchr(p, ':')); n++) {
+			*p++ = '\0';
+			field[n] = p;
 		}
+		if (n < 6 || strtoul(field[2], NULL, 10) != (unsigned long)geteuid())
+			continue;
+		name = mem_strdup(field[0]);
+		home = mem_strdup(field[5]);
+		if (!name || !home)
+			return berth_fail_nomem(err);
+		break;
 	}
-	return mem_printf("%lu", (unsigned long)geteuid());
+	*ret_name = TAKE_PTR(name);
+	*ret_home = TAKE_PTR(home);
+	return 0;
+}
+
+/* Owned by caller. */
+static char *user_name(void)
+{
+	auto_free char *name = NULL, *home = NULL;
+
+	if (local_passwd(&name, &home, NULL) < 0)
+		return NULL;
+	return name ? TAKE_PTR(name) : mem_printf("%lu", (unsigned long)geteuid());
 }
 
 char **local_environment(const struct local *l)
@@ -106,12 +126,12 @@ int local_open_agent(void *handle, const char *dir, struct berth_stream *ret,
 		     struct berth_error *err)
 {
 	struct local *l = handle;
-	int fd, rc = local_load(l, err);
+	int fd, rc = local_usable(l, err);
 
+	if (rc == 0)
+		rc = local_check_dir(l, dir, err);
 	if (rc < 0)
 		return rc;
-	if (local_marked(l, "stopped"))
-		return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox %s is stopped", l->full);
 	fd = local_connect(dir, "init.sock");
 	if (fd == -ECONNREFUSED || fd == -ENOENT || fd == -ENOTDIR)
 		return berth_fail(err, BERTH_E_UNAVAILABLE, "no init runs in the sandbox %s for %s",
@@ -170,14 +190,36 @@ static int note_init(const struct local *l, const char *const *argv, struct bert
 	return argv[i] && argv[i][0] == '/' ? local_note_dir(l, argv[i], err) : 0;
 }
 
-/* The sandbox must be there and not stopped. */
-static int usable(struct local *l, const char *const *argv, struct berth_error *err)
+int local_usable(struct local *l, struct berth_error *err)
 {
 	int rc = local_load(l, err);
 
 	if (rc == 0 && local_marked(l, "stopped"))
 		return berth_fail(err, BERTH_E_UNAVAILABLE, "the sandbox %s is stopped", l->full);
+	return rc;
+}
+
+static int usable(struct local *l, const char *const *argv, struct berth_error *err)
+{
+	int rc = local_usable(l, err);
+
 	return rc < 0 ? rc : note_init(l, argv, err);
+}
+
+/* Behind walls the only stream is the one to the agent, which is its socket. */
+static int open_inside(struct local *l, const char *const *argv, struct berth_stream *ret,
+		       struct berth_error *err)
+{
+	size_t i = 1;
+
+	if (argv[0] && argv[1] && strcmp(argv[1], "connect") == 0) {
+		while (argv[++i] && argv[i][0] == '-')
+			;
+		if (argv[i] && !argv[i + 1])
+			return local_open_agent(l, argv[i], ret, err);
+	}
+	return berth_fail(err, BERTH_E_UNSUPPORTED,
+			  "with isolation=bwrap the only stream is the one to the agent");
 }
 
 int local_open(void *handle, const char *const *argv, struct berth_stream *ret,
@@ -187,6 +229,8 @@ int local_open(void *handle, const char *const *argv, struct berth_stream *ret,
 	auto(child) struct child child = CHILD_INIT;
 	int in[2], out[2], rc = usable(handle, argv, err);
 
+	if (rc == 0 && local_walled(handle))
+		return open_inside(handle, argv, ret, err);
 	if (rc == 0)
 		rc = make_pipe(in, err);
 	if (rc < 0)
@@ -345,6 +389,8 @@ int local_execute(void *handle, const char *const *argv, struct berth_execute_io
 
 	if (rc < 0)
 		return rc;
+	if (local_walled(handle))
+		return local_inside_execute(handle, argv, io, timeout_ms, err);
 	io->out_len = io->err_len = 0;
 	io->out_truncated = io->err_truncated = false;
 	r.out = (struct sink){-1, io->out, io->out_cap, &io->out_len, &io->out_truncated};

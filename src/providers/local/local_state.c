@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -27,7 +28,7 @@
 
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
-static char *in_base(const struct local *l, const char *name)
+char *local_path(const struct local *l, const char *name)
 {
 	return mem_printf("%s/%s", l->base, name);
 }
@@ -36,9 +37,25 @@ static char *in_base(const struct local *l, const char *name)
 
 void local_unload(struct local *l)
 {
-	free(l->record.dir);
+	local_keys_done(&l->record.keys);
 	memset(&l->record, 0, sizeof(l->record));
 	l->loaded = false;
+}
+
+/* Numbers of the record beside its keys. */
+static const struct {
+	const char *key;
+	size_t offset;
+} numbers[] = {
+	{"created_ms", offsetof(struct local_record, created_ms)},
+	{"expires_ms", offsetof(struct local_record, expires_ms)},
+	{"uid_base", offsetof(struct local_record, uid_base)},
+	{"gid_base", offsetof(struct local_record, gid_base)},
+};
+
+static int64_t *number_at(struct local_record *r, size_t i)
+{
+	return (int64_t *)(void *)((char *)r + numbers[i].offset);
 }
 
 static int take_line(struct local_record *r, const char *key, const char *value,
@@ -46,22 +63,20 @@ static int take_line(struct local_record *r, const char *key, const char *value,
 {
 	if (strcmp(key, "id") == 0) {
 		snprintf(r->id, sizeof(r->id), "%s", value);
-	} else if (strcmp(key, "isolation") == 0) {
-		snprintf(r->isolation, sizeof(r->isolation), "%s", value);
-	} else if (strcmp(key, "created_ms") == 0) {
-		if (parse_int(value, 0, INT64_MAX, &r->created_ms) < 0)
-			r->created_ms = 0;
-	} else if (strcmp(key, "dir") == 0) {
-		free(r->dir);
-		r->dir = mem_strdup(value);
-		if (!r->dir)
-			return berth_fail_nomem(err);
+		return 0;
 	}
-	return 0;
+	for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
+		if (strcmp(key, numbers[i].key) == 0)
+			return parse_int(value, 0, INT64_MAX, number_at(r, i)) < 0
+				       ? berth_fail(err, BERTH_E_IO, "%s=%s", key, value)
+				       : 0;
+	}
+	return local_keys_take(&r->keys, key, value, err);
 }
 
 static int parse_record(struct local *l, char *text, struct berth_error *err)
 {
+	struct berth_error why = BERTH_ERROR_INIT;
 	char *line, *save = NULL;
 	int rc = 0;
 
@@ -72,35 +87,24 @@ static int parse_record(struct local *l, char *text, struct berth_error *err)
 		if (!eq)
 			continue;
 		*eq = '\0';
-		rc = take_line(&l->record, line, eq + 1, err);
+		rc = take_line(&l->record, line, eq + 1, &why);
 	}
-	if (rc == 0 && (!l->record.id[0] || !l->record.isolation[0]))
-		return berth_fail(err, BERTH_E_IO, "%s/sandbox is damaged", l->base);
-	return rc;
-}
-
-static int compare(const struct local *l, struct berth_error *err)
-{
-	const char *dir = l->record.dir ? l->record.dir : "berth";
-
-	if (l->want_isolation && strcmp(l->want_isolation, l->record.isolation) != 0)
-		return berth_fail(err, BERTH_E_CONFLICT,
-				  "sandbox %s exists with isolation=%s, not %s", l->full,
-				  l->record.isolation, l->want_isolation);
-	if (l->want_dir && strcmp(l->want_dir, dir) != 0)
-		return berth_fail(err, BERTH_E_CONFLICT, "sandbox %s exists with dir=%s, not %s",
-				  l->full, dir, l->want_dir);
+	if (rc == BERTH_E_NOMEM)
+		return berth_fail_nomem(err);
+	if (rc < 0 || !l->record.id[0] || !l->record.keys.value[KEY_ISOLATION])
+		return berth_fail(err, BERTH_E_IO, "%s/sandbox is damaged%s%s", l->base,
+				  rc < 0 ? ": " : "", rc < 0 ? why.message : "");
 	return 0;
 }
 
-int local_load(struct local *l, struct berth_error *err)
+int local_load_any(struct local *l, struct berth_error *err)
 {
 	auto_free char *path = NULL, *text = NULL;
 	int rc;
 
 	if (l->loaded)
 		return 0;
-	path = in_base(l, "sandbox");
+	path = local_path(l, "sandbox");
 	if (!path)
 		return berth_fail_nomem(err);
 	rc = read_file(AT_FDCWD, path, SMALL_FILE_MAX, &text, NULL, err);
@@ -108,31 +112,55 @@ int local_load(struct local *l, struct berth_error *err)
 		return berth_fail(err, rc, "no sandbox %s", l->full);
 	if (rc == 0)
 		rc = parse_record(l, text, err);
-	if (rc == 0)
-		rc = compare(l, err);
 	if (rc < 0)
 		local_unload(l);
 	l->loaded = rc == 0;
 	return rc;
 }
 
+int local_load(struct local *l, struct berth_error *err)
+{
+	int rc = local_load_any(l, err);
+
+	if (rc < 0)
+		return rc;
+	if (local_expired(l)) {
+		local_unload(l);
+		return berth_fail(err, BERTH_E_NOT_FOUND, "no sandbox %s: it has expired", l->full);
+	}
+	rc = local_keys_compare(&l->want, &l->record.keys, l->full, err);
+	if (rc == 0 && l->remote_dir && local_walled(l))
+		rc = local_check_dir(l, NULL, err);
+	if (rc < 0)
+		local_unload(l);
+	return rc;
+}
+
+bool local_walled(const struct local *l)
+{
+	const struct local_keys *k = l->loaded ? &l->record.keys : &l->want;
+
+	return strcmp(local_key_value(k, KEY_ISOLATION), "bwrap") == 0;
+}
+
+/* Behind walls, home and the rest are made by stage: they have other owners. */
 static int make_folders(const struct local *l, struct berth_error *err)
 {
-	auto_free char *dirs = in_base(l, "dirs");
+	auto_free char *dirs = local_path(l, "dirs");
 	int rc;
 
 	if (!dirs)
 		return berth_fail_nomem(err);
 	rc = mkdir_p(AT_FDCWD, dirs, 0700);
-	if (rc == 0)
+	if (rc == 0 && !local_walled(l))
 		rc = mkdir_p(AT_FDCWD, l->home, 0700);
 	return rc < 0 ? berth_fail_errno(err, 0, -rc, "%s", l->base) : 0;
 }
 
-int local_create(struct local *l, struct berth_error *err)
+int local_create(struct local *l, const struct local_record *r, struct berth_error *err)
 {
 	auto(strbuf) struct strbuf text = STRBUF_INIT(SMALL_FILE_MAX);
-	auto_free char *path = in_base(l, "sandbox");
+	auto_free char *path = local_path(l, "sandbox");
 	char random[21];
 	int rc = make_folders(l, err);
 
@@ -140,10 +168,22 @@ int local_create(struct local *l, struct berth_error *err)
 		return berth_fail_nomem(err);
 	if (rc < 0)
 		return rc;
-	strbuf_addf(&text, "id=sbx_%s\ncreated_ms=%lld\nisolation=%s\n", random_name(random, 20),
-		    (long long)now_wall_ms(), l->want_isolation);
-	if (l->want_dir)
-		strbuf_addf(&text, "dir=%s\n", l->want_dir);
+	strbuf_addf(&text, "id=sbx_%s\n", random_name(random, 20));
+	for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
+		int64_t n = *number_at((struct local_record *)r, i);
+
+		if (n)
+			strbuf_addf(&text, "%s=%lld\n", numbers[i].key, (long long)n);
+	}
+	for (int i = 0; i < KEY_COUNT; i++) {
+		const char *v = l->want.value[i];
+
+		/* Defaults of another version are not this sandbox's. */
+		if (!v && (i == KEY_ISOLATION || local_walled(l)))
+			v = local_key_value(&l->want, (enum local_key)i);
+		if (v)
+			strbuf_addf(&text, "%s=%s\n", local_key_name((enum local_key)i), v);
+	}
 	if (strbuf_error(&text) < 0)
 		return berth_fail_nomem(err);
 	rc = write_file_atomic(AT_FDCWD, path, text.data, text.len, 0600, WRITE_FILE_SYNC, err);
@@ -163,7 +203,7 @@ static bool same_file(int fd, const char *path)
 
 int local_lock(struct local *l, bool make, int *ret_fd, struct berth_error *err)
 {
-	auto_free char *path = in_base(l, "lock");
+	auto_free char *path = local_path(l, "lock");
 	int rc;
 
 	if (!path)
@@ -197,7 +237,7 @@ int local_lock(struct local *l, bool make, int *ret_fd, struct berth_error *err)
 
 bool local_locked(const struct local *l)
 {
-	auto_free char *path = in_base(l, "lock");
+	auto_free char *path = local_path(l, "lock");
 	auto_close int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 
 	return fd >= 0 && fd_lock_test(fd) == 1;
@@ -205,14 +245,14 @@ bool local_locked(const struct local *l)
 
 bool local_marked(const struct local *l, const char *marker)
 {
-	auto_free char *path = in_base(l, marker);
+	auto_free char *path = local_path(l, marker);
 
 	return path && access(path, F_OK) == 0;
 }
 
 int local_mark(const struct local *l, const char *marker, bool on, struct berth_error *err)
 {
-	auto_free char *path = in_base(l, marker);
+	auto_free char *path = local_path(l, marker);
 	auto_close int fd = -1;
 
 	if (!path)
@@ -237,14 +277,15 @@ static char *boot_id(const char *path)
 
 bool local_other_boot(const struct local *l)
 {
-	auto_free char *path = in_base(l, "boot"), *then = boot_id(path), *now = boot_id(BOOT_ID);
+	auto_free char *path = local_path(l, "boot"), *then = boot_id(path),
+		       *now = boot_id(BOOT_ID);
 
 	return !then || !now || strcmp(then, now) != 0;
 }
 
 int local_note_boot(const struct local *l, struct berth_error *err)
 {
-	auto_free char *path = in_base(l, "boot"), *now = boot_id(BOOT_ID);
+	auto_free char *path = local_path(l, "boot"), *now = boot_id(BOOT_ID);
 
 	if (!path)
 		return berth_fail_nomem(err);
@@ -252,11 +293,46 @@ int local_note_boot(const struct local *l, struct berth_error *err)
 				 err);
 }
 
+/* ── how it ended ───────────────────────────────────────────────────────────────────────── */
+
+void local_ended(const struct local *l, char *ret, size_t cap)
+{
+	auto_free char *dir = local_default_dir(l), *text = NULL;
+	auto_free char *path = dir ? path_join(dir, "ended") : NULL;
+
+	if (path && read_file(AT_FDCWD, path, 4096, &text, NULL, NULL) < 0)
+		text = NULL;
+	if (text)
+		text[strcspn(text, "\n")] = '\0';
+	snprintf(ret, cap, "%s", text ? text : "");
+}
+
+bool local_expired(const struct local *l)
+{
+	auto_free char *dir = NULL;
+	char why[16];
+
+	if (!l->record.expires_ms)
+		return false;
+	dir = local_default_dir(l);
+	if (!dir || local_init_alive(dir))
+		return false;
+	if (l->record.expires_ms <= now_wall_ms())
+		return true;
+	local_ended(l, why, sizeof(why));
+	return strcmp(why, "expired") == 0;
+}
+
 /* ── berth directories ──────────────────────────────────────────────────────────────────── */
 
 char *local_default_dir(const struct local *l)
 {
-	auto_free char *joined = path_join(l->home, l->record.dir ? l->record.dir : "berth");
+	const char *dir = l->record.keys.value[KEY_DIR];
+	auto_free char *joined = NULL;
+
+	if (local_walled(l))
+		return mem_strdup(l->inner);
+	joined = path_join(l->home, dir ? dir : "berth");
 
 	return joined ? path_normalize(joined) : NULL;
 }
@@ -295,7 +371,7 @@ int local_each_dir(const struct local *l,
 		   int (*fn)(struct local *l, const char *dir, void *arg, struct berth_error *err),
 		   void *arg, struct berth_error *err)
 {
-	auto_free char *path = in_base(l, "dirs");
+	auto_free char *path = local_path(l, "dirs");
 	auto_closedir DIR *d = path ? opendir(path) : NULL;
 	struct dirent *e;
 	int rc = 0;
