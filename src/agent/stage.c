@@ -135,6 +135,9 @@ static int as_user(struct stage_ids *ids)
 	return mounts_make();
 }
 
+static const char net_hint[] = "slirp4netns and a /dev/net/tun that all may open (chmod 666, as "
+			       "distributions have it), or net=none";
+
 static int run(int argc, char **argv)
 {
 	struct stage_ids ids = {0};
@@ -150,13 +153,13 @@ static int run(int argc, char **argv)
 	if ((stage.root ? as_root(&ids) : as_user(&ids)) < 0)
 		return -1;
 	if (net_slirp_fork(&stage.plan, stage.o.slirp, stage.o.netreadyfd, &stage_failure) < 0)
-		return stage_failed(NULL);
+		return stage_failed(net_hint);
 	if (stage.o.netreadyfd >= 0)
 		close(stage.o.netreadyfd);
 	if (ids_inner(&ids) < 0)
 		return -1;
 	if (net_enter(&stage.plan, &stage_failure) < 0)
-		return stage_failed(NULL);
+		return stage_failed(net_hint);
 	return bwrap_exec();
 }
 

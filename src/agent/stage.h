@@ -136,6 +136,8 @@ struct stage_entry {
 extern const struct stage_entry stage_system[], stage_etc[];
 extern const size_t stage_n_system, stage_n_etc;
 
+/* An empty file, unless one is there. 0, or -1 and errno. */
+int file_at(int dir, const char *name);
 /* bind mount of a path, or of what an fd refers to, with everything mounted below it. */
 int bind_path(const char *from, int dirfd, const char *name);
 

@@ -78,8 +78,7 @@ static void add_mounts(void)
 	add_bind(stage.root_rw ? "--bind" : "--ro-bind", "/s", "/");
 	add("--proc");
 	add("/proc");
-	add("--dev");
-	add("/dev");
+	add_bind("--dev-bind", "/dev", "/dev");
 	add_bind("--bind", "/t/shm", "/dev/shm");
 	add_bind("--bind", "/t/tmp", "/tmp");
 	add_bind("--bind", "/home", "/home/user");

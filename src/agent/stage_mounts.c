@@ -200,6 +200,45 @@ static int mount_tmp(int place)
 	return 0;
 }
 
+/* A /dev with what every program expects, terminals of its own, and no other device. bubblewrap's own
+ * would be one user namespace more with uids=single: it mounts terminals as uid 0 only. */
+static int mount_dev(int place)
+{
+	static const char *const devices[] = {"null", "zero", "full", "random", "urandom", "tty"};
+	static const struct {
+		const char *name, *target;
+	} links[] = {
+		{"fd", "/proc/self/fd"},	 {"stdin", "/proc/self/fd/0"},
+		{"stdout", "/proc/self/fd/1"},	 {"stderr", "/proc/self/fd/2"},
+		{"core", "/proc/kcore"},	 {"ptmx", "pts/ptmx"},
+	};
+	char path[64], from[32], name[32];
+
+	fmt(path, sizeof(path), "%s/dev", stage_place);
+	if (mount("dev", path, "tmpfs", MS_NOSUID, "mode=755,size=64k") < 0 ||
+	    mkdirat(place, "dev/pts", 0755) < 0 || mkdirat(place, "dev/shm", 0755) < 0)
+		return stage_no(NULL, errno, "cannot make /dev: %m");
+	for (size_t i = 0; i < ARRAY_LEN(links); i++) {
+		join3(name, sizeof(name), "dev/", links[i].name, "");
+		if (symlinkat(links[i].target, place, name) < 0)
+			return stage_no(NULL, errno, "cannot make /%s: %m", name);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(devices); i++) {
+		join3(from, sizeof(from), "/dev/", devices[i], "");
+		join3(name, sizeof(name), "dev/", devices[i], "");
+		if (file_at(place, name) < 0 || bind_path(from, place, name) < 0)
+			return stage_no(NULL, errno, "cannot bind %s: %m", from);
+	}
+	fmt(path, sizeof(path), "%s/dev/pts", stage_place);
+	if (mount("devpts", path, "devpts", MS_NOSUID | MS_NOEXEC,
+		  "newinstance,ptmxmode=0666,mode=620") < 0)
+		return stage_no(NULL, errno, "cannot mount terminals: %m");
+	fmt(path, sizeof(path), "%s/dev", stage_place);
+	if (mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID, NULL) < 0)
+		return stage_no(NULL, errno, "cannot make /dev read-only: %m");
+	return 0;
+}
+
 /* A name in the place for something to be bound at: made before the place is read-only. */
 static int make_name(int place, const char *name, int like)
 {
@@ -221,20 +260,21 @@ static int make_name(int place, const char *name, int like)
 
 static int make_names(const struct sources *s, int place)
 {
+	static const char *const dirs[] = {"s",	   "t",	  "dev",  "home",
+					   "berth", "root", "low", "skel"};
 	const struct stage_options *o = &stage.o;
 	char name[8];
 
-	if (make_name(place, "s", -1) < 0 || make_name(place, "t", -1) < 0 ||
-	    make_name(place, "home", -1) < 0 || make_name(place, "berth", -1) < 0 ||
-	    make_name(place, "root", -1) < 0 || make_name(place, "low", -1) < 0 ||
-	    make_name(place, "agent", s->agent) < 0)
-		return -1;
+	for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
+		if (make_name(place, dirs[i], -1) < 0)
+			return -1;
+	}
 	for (size_t i = 0; i < o->n_paths; i++) {
 		fmt(name, sizeof(name), "p%zu", i);
 		if (make_name(place, name, s->paths[i]) < 0)
 			return -1;
 	}
-	return 0;
+	return make_name(place, "agent", s->agent);
 }
 
 static int bind_fd(int fd, int place, const char *name)
@@ -257,17 +297,6 @@ static int bind_paths(const struct sources *s, int place, bool rw)
 			return -1;
 	}
 	return 0;
-}
-
-/* The image as it is below, what the sandbox changes in the folder root/. */
-static void mount_overlay(void)
-{
-	char options[256], target[64];
-
-	fmt(target, sizeof(target), "%s/s", stage_place);
-	fmt(options, sizeof(options), "lowerdir=%s/low,upperdir=%s/root/up,workdir=%s/root/wk%s",
-	    stage_place, stage_place, stage_place, stage.root ? "" : ",userxattr");
-	stage.root_rw = mount("overlay", target, "overlay", MS_NOSUID | MS_NODEV, options) == 0;
 }
 
 /* Everything but the overlay, which must stay as it is. */
@@ -304,12 +333,11 @@ int mounts_make(void)
 	if (make_names(&s, place) < 0 || bind_fd(s.agent, place, "agent") < 0 ||
 	    bind_paths(&s, place, false) < 0)
 		return -1;
-	if (o->rootfs) {
-		if (bind_fd(s.rootfs, place, "low") < 0 || bind_fd(s.root, place, "root") < 0)
-			return -1;
-		mount_overlay();
-	}
+	if (o->rootfs &&
+	    (bind_fd(s.rootfs, place, "low") < 0 || bind_fd(s.root, place, "root") < 0))
+		return -1;
 	if (root_make(place) < 0 || read_only(place) < 0 || mount_tmp(place) < 0 ||
+	    mount_dev(place) < 0 ||
 	    bind_fd(s.home, place, "home") < 0 || bind_fd(s.berth, place, "berth") < 0)
 		return -1;
 	return bind_paths(&s, place, true);

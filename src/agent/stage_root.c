@@ -20,49 +20,34 @@
 
 /* ---- mount points ---- */
 
-/* The directory `prefix` below root, whose parent is dir (O_PATH): made when it is missing and, with
- * force, when something else is there. An O_PATH fd, or -1 and errno. */
-static int step_into(int root, int dir, const char *prefix, bool force)
-{
-	const char *slash = strrchr(prefix, '/'), *leaf = slash ? slash + 1 : prefix;
-	int flags = O_PATH | O_DIRECTORY | (force ? O_NOFOLLOW : 0);
-	int fd = open_beneath(root, prefix, flags, 0);
-
-	if (fd >= 0)
-		return fd;
-	if (errno != ENOENT && (!force || unlinkat(dir, leaf, 0) < 0))
-		return -1;
-	if (mkdirat(dir, leaf, 0755) < 0)
-		return -1;
-	return open_beneath(root, prefix, flags, 0);
-}
-
-static int file_at(int dir, const char *leaf)
+int file_at(int dir, const char *leaf)
 {
 	int fd = openat(dir, leaf, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
 
 	return fd < 0 ? -1 : close(fd);
 }
 
-/* Makes path (absolute) below root: an empty directory, or an empty file. */
-static int make_point(int root, const char *path, bool dir, bool force)
+/* Makes path (absolute) below root, which is a tmpfs of ours: an empty directory, or an empty
+ * file. No link is followed. */
+static int make_point(int root, const char *path, bool dir)
 {
-	char prefix[AGENT_PATH_MAX];
+	char part[256];
 	int at = dup(root), next, r = 0, e;
 
 	for (const char *p = path + 1, *end; r == 0 && *p; p = *end ? end + 1 : end) {
 		end = strchrnul(p, '/');
-		fmt(prefix, sizeof(prefix), "%.*s", (int)(end - path - 1), path + 1);
+		fmt(part, sizeof(part), "%.*s", (int)(end - p), p);
 		if (!*end && !dir) {
-			r = file_at(at, p);
+			r = file_at(at, part);
 			break;
 		}
-		next = step_into(root, at, prefix, force);
+		r = mkdir_at(at, part, 0755);
+		next = openat(at, part, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		e = errno;
 		close(at);
 		errno = e;
 		at = next;
-		r = next < 0 ? -1 : 0;
+		r = next < 0 ? -1 : r;
 	}
 	e = errno;
 	if (at >= 0)
@@ -71,32 +56,93 @@ static int make_point(int root, const char *path, bool dir, bool force)
 	return r;
 }
 
-/* The sandbox's own mount points, and those of --ro and --rw. */
-static int make_points(int root)
+/* Is it there already, as the kind that is wanted? */
+static bool image_has(int low, const char *path, bool dir)
+{
+	int fd = open_beneath(low, path + 1, O_PATH | (dir ? O_DIRECTORY : 0), 0);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+/* A directory of ours would hide a link of the image that has this name. */
+static bool image_has_link(int low, const char *path)
+{
+	char part[AGENT_PATH_MAX];
+	struct stat st;
+	int fd;
+
+	for (const char *end = path + 1; *end; end++) {
+		end = strchrnul(end, '/');
+		fmt(part, sizeof(part), "%.*s", (int)(end - path - 1), path + 1);
+		fd = open_beneath(low, part, O_PATH | O_NOFOLLOW, 0);
+		if (fd < 0 || fstat(fd, &st) < 0)
+			return errno != ENOENT;
+		close(fd);
+		if (S_ISLNK(st.st_mode))
+			return true;
+		if (!*end)
+			break;
+	}
+	return false;
+}
+
+/* What the host's system has comes with it. */
+static bool is_of_system(const char *path)
+{
+	for (size_t i = 0; i < stage_n_system; i++) {
+		size_t n = strlen(stage_system[i].name);
+
+		if (strncmp(path + 1, stage_system[i].name, n) == 0 &&
+		    (path[n + 1] == '/' || !path[n + 1]))
+			return true;
+	}
+	return false;
+}
+
+/* For one --ro or --rw. low: the image, -1: the host's system. */
+static int make_path_point(int root, int low, size_t i)
+{
+	const char *path = stage.o.paths[i].path;
+	char name[64];
+	struct stat st;
+	bool dir;
+
+	fmt(name, sizeof(name), "%s/p%zu", stage_place, i);
+	if (stat(name, &st) < 0)
+		return stage_no(NULL, errno, "cannot look at %s: %m", path);
+	dir = S_ISDIR(st.st_mode);
+	/* Below /tmp bubblewrap makes it: that is another file system. */
+	if (strncmp(path, "/tmp/", 5) == 0 || (low < 0 && is_of_system(path)) ||
+	    (low >= 0 && image_has(low, path, dir)))
+		return 0;
+	if (low >= 0 && image_has_link(low, path))
+		return stage_no("name another path", 0,
+				"there is no room for %s: it leads through a link of the image", path);
+	if (make_point(root, path, dir) < 0)
+		return stage_no("name another path", errno, "cannot make the mount point %s: %m",
+				path);
+	return 0;
+}
+
+/* The sandbox's own mount points, those of --ro and --rw, and its own files. */
+static int fill(int root, int low)
 {
 	static const char *const dirs[] = {"/proc", "/dev", "/tmp", "/app", "/home/user",
 					   "/run/berth", "/etc"};
-	const struct stage_options *o = &stage.o;
-	struct stat st;
 
 	for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
-		if (make_point(root, dirs[i], true, true) < 0)
+		if (make_point(root, dirs[i], true) < 0)
 			return stage_no(NULL, errno, "cannot make %s of the sandbox: %m", dirs[i]);
 	}
-	if (make_point(root, "/run/berth-agent", false, true) < 0)
+	if (make_point(root, "/run/berth-agent", false) < 0)
 		return stage_no(NULL, errno, "cannot make /run of the sandbox: %m");
-	for (size_t i = 0; i < o->n_paths; i++) {
-		char name[64];
-
-		fmt(name, sizeof(name), "%s/p%zu", stage_place, i);
-		if (strncmp(o->paths[i].path, "/tmp/", 5) == 0)
-			continue; /* bubblewrap makes it: that is another file system */
-		if (stat(name, &st) < 0 ||
-		    make_point(root, o->paths[i].path, S_ISDIR(st.st_mode), false) < 0)
-			return stage_no("make it there, or name another path", errno,
-					"cannot make the mount point %s: %m", o->paths[i].path);
+	for (size_t i = 0; i < stage.o.n_paths; i++) {
+		if (make_path_point(root, low, i) < 0)
+			return -1;
 	}
-	return 0;
+	return etc_make(root);
 }
 
 /* ---- entries ---- */
@@ -190,7 +236,7 @@ static int show_etc_entry(int root, int etc, const char *name)
 		if (lstat(from, &st) < 0)
 			return 0;
 		fmt(dir, sizeof(dir), "/etc/%.*s", (int)(slash - name), name);
-		if (make_point(root, dir, true, false) < 0)
+		if (make_point(root, dir, true) < 0)
 			return cannot_show(from);
 	}
 	if (show(from, etc, name, false) < 0)
@@ -272,37 +318,49 @@ static int show_image(int root)
 	return r;
 }
 
-/* Links first: a mount point may lie behind one. */
-static int links_of_host(int root)
+/*
+ * What is ours is a layer above the image, and the image is never written. What the sandbox changes
+ * goes into the folder root/ and comes before both.
+ */
+static bool mount_overlay(void)
 {
-	char from[16], target[256];
-	ssize_t n;
+	char options[256], target[64];
 
-	for (size_t i = 0; i < stage_n_system; i++) {
-		join3(from, sizeof(from), "/", stage_system[i].name, "");
-		n = readlink(from, target, sizeof(target) - 1);
-		if (n < 0)
-			continue;
-		target[n] = '\0';
-		if (symlinkat(target, root, stage_system[i].name) < 0)
-			return cannot_show(from);
+	fmt(target, sizeof(target), "%s/s", stage_place);
+	fmt(options, sizeof(options),
+	    "lowerdir=%s/skel:%s/low,upperdir=%s/root/up,workdir=%s/root/wk%s", stage_place,
+	    stage_place, stage_place, stage_place, stage.root ? "" : ",userxattr");
+	return mount("overlay", target, "overlay", MS_NOSUID | MS_NODEV, options) == 0;
+}
+
+static int image_make(int place)
+{
+	int skel = openat(place, "skel", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int low = openat(place, "low", O_PATH | O_DIRECTORY | O_CLOEXEC), r;
+
+	if (skel < 0 || low < 0)
+		return stage_no("rootfs=DIR", errno, "cannot open the image: %m");
+	r = fill(skel, low);
+	close(low);
+	if (r == 0 && !(stage.root_rw = mount_overlay())) {
+		r = renameat(place, "skel", place, "s") < 0
+			    ? stage_no(NULL, errno, "cannot make the sandbox's root: %m")
+			    : show_image(skel);
 	}
-	return 0;
+	close(skel);
+	return r;
 }
 
 int root_make(int place)
 {
-	int root = openat(place, "s", O_PATH | O_DIRECTORY | O_CLOEXEC), r;
+	int root, r;
 
+	if (stage.o.rootfs)
+		return image_make(place);
+	root = openat(place, "s", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return stage_no(NULL, errno, "cannot open the sandbox's root: %m");
-	r = stage.o.rootfs ? 0 : links_of_host(root);
-	if (r == 0)
-		r = make_points(root);
-	if (r == 0)
-		r = etc_make(root);
-	if (r == 0 && !stage.root_rw)
-		r = stage.o.rootfs ? show_image(root) : show_host(root);
+	r = fill(root, -1) < 0 ? -1 : show_host(root);
 	close(root);
 	return r;
 }
