@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent/afs.h"
+#include "agent/walls.h"
 
 #ifndef SYS_openat2
 #define SYS_openat2 437
@@ -287,12 +288,13 @@ static int walk_beneath(int dirfd, const char *path, int flags, mode_t mode)
 	return -1;
 }
 
-int open_beneath(int dirfd, const char *path, int flags, mode_t mode)
+/* openat() whose path is resolved so. */
+static int open_resolved(int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve)
 {
 	struct open_how how = {
 		.flags = (uint64_t)(unsigned)(flags | O_CLOEXEC),
 		.mode = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE ? mode : 0,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+		.resolve = resolve,
 	};
 	long fd;
 
@@ -302,13 +304,39 @@ int open_beneath(int dirfd, const char *path, int flags, mode_t mode)
 		if (fd >= 0 || errno != EAGAIN)
 			break;
 	}
-	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
-		return walk_beneath(dirfd, path, flags, mode);
 	return (int)fd;
 }
 
-/* Makes the directories of buf below dirfd, one after the other, and opens the last one. */
-static int make_beneath(int dirfd, char *buf)
+int open_beneath(int dirfd, const char *path, int flags, mode_t mode)
+{
+	int fd = open_resolved(dirfd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+
+	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
+		return walk_beneath(dirfd, path, flags, mode);
+	return fd;
+}
+
+int open_plain(int dirfd, const char *path, int flags, mode_t mode)
+{
+	int fd = open_resolved(dirfd, path, flags, mode, RESOLVE_NO_MAGICLINKS);
+
+	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
+		return openat(dirfd, path, flags | O_CLOEXEC, mode);
+	return fd;
+}
+
+/* For a worker, or by one. */
+static int make_dir(int dirfd, const char *name)
+{
+	if (mkdirat(dirfd, name, 0755) < 0)
+		return errno == EEXIST ? 0 : -1;
+	return wall_give_at(dirfd, name);
+}
+
+typedef int open_fn(int dirfd, const char *path, int flags, mode_t mode);
+
+/* Makes the directories of buf, one after the other, and opens the last one. */
+static int make_by(open_fn *open_it, int dirfd, char *buf)
 {
 	int at = fcntl(dirfd, F_DUPFD_CLOEXEC, 3), next, e;
 
@@ -319,10 +347,9 @@ static int make_beneath(int dirfd, char *buf)
 		p[n] = '\0';
 		/* Up and down through the whole path each time, so that ".." and links mean what
 		 * they mean in a path. */
-		next = open_beneath(dirfd, buf, O_RDONLY | O_DIRECTORY, 0);
-		if (next < 0 && errno == ENOENT && n &&
-		    (mkdirat(at, p, 0755) == 0 || errno == EEXIST))
-			next = open_beneath(dirfd, buf, O_RDONLY | O_DIRECTORY, 0);
+		next = open_it(dirfd, *buf ? buf : "/", O_RDONLY | O_DIRECTORY, 0);
+		if (next < 0 && errno == ENOENT && n && make_dir(at, p) == 0)
+			next = open_it(dirfd, buf, O_RDONLY | O_DIRECTORY, 0);
 		e = errno;
 		p[n] = saved;
 		close(at);
@@ -363,7 +390,14 @@ int open_parent_beneath(int dirfd, const char *path, bool make, char *buf, const
 	}
 	*slash = '\0';
 	fd = open_beneath(dirfd, buf, O_RDONLY | O_DIRECTORY, 0);
-	return fd < 0 && errno == ENOENT && make ? make_beneath(dirfd, buf) : fd;
+	return fd < 0 && errno == ENOENT && make ? make_by(open_beneath, dirfd, buf) : fd;
+}
+
+int open_dir_plain(int dirfd, char *path, bool make)
+{
+	int fd = open_plain(dirfd, path, O_RDONLY | O_DIRECTORY, 0);
+
+	return fd < 0 && errno == ENOENT && make ? make_by(open_plain, dirfd, path) : fd;
 }
 
 int ofd_lock(int fd, short type, bool wait)

@@ -80,6 +80,13 @@ int copy_diff(int tree, int full);
  */
 int open_beneath(int dirfd, const char *path, int flags, mode_t mode);
 
+/* openat() that follows no link of /proc that is no path (fd/N, root, cwd, exe): ELOOP. A plain
+ * openat() where the kernel has no openat2(). */
+int open_plain(int dirfd, const char *path, int flags, mode_t mode);
+/* Opens a directory so; with make, missing ones on the way are made (0755). path is written to, and
+ * as before afterwards. */
+int open_dir_plain(int dirfd, char *path, bool make);
+
 /* Opens the directory that holds the last component of path, beneath dirfd, and leaves that
  * component in *ret_leaf (a part of buf, which has AGENT_PATH_MAX bytes). With make, missing
  * directories are made (0755). The component "." or ".." or none is EINVAL. */

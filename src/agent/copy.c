@@ -4,7 +4,7 @@
  *
  * Invariants: a copy shares no inode with its source (a reflink is a copy); no link is followed on
  * either side, because every step is relative to a directory fd with O_NOFOLLOW. Not copied:
- * owners, extended attributes, hard links among files, sockets, devices.
+ * owners (behind walls all of it is the worker's), extended attributes, hard links among files, sockets, devices.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "agent/afs.h"
+#include "agent/walls.h"
 
 #define COPY_DEPTH 400 /* 4.5 KiB of stack and two fds each */
 /* A whiteout where the kernel refuses character devices 0:0 (before 5.8, not root): a link to what
@@ -70,7 +71,8 @@ static int copy_file(int src, int dst, const char *name, const struct stat *st,
 		cs->any = true;
 		cs->all_reflinked = cs->all_reflinked && r == 1;
 	}
-	r = fchmod(out, st->st_mode & 0777) < 0 || futimens(out, ts) < 0 ? -1 : 0;
+	r = wall_give(out) < 0 || fchmod(out, st->st_mode & 0777) < 0 || futimens(out, ts) < 0 ? -1
+											       : 0;
 done:
 	e = errno;
 	close(in);
@@ -90,7 +92,7 @@ static int copy_link(int src, int dst, const char *name, unsigned flags)
 	target[n] = '\0';
 	if ((flags & COPY_LAYER) && strcmp(target, WHITEOUT_LINK) == 0)
 		return 0;
-	return symlinkat(target, dst, name);
+	return symlinkat(target, dst, name) < 0 ? -1 : wall_give_at(dst, name);
 }
 
 static bool is_opaque(int fd)
@@ -120,7 +122,7 @@ static int copy_dir(int src, int dst, const char *name, const struct stat *st, u
 		goto done;
 	r = copy_level(in, out, flags, cs, depth + 1);
 	if (r == 0)
-		r = fchmod(out, st->st_mode & 0777);
+		r = wall_give(out) < 0 ? -1 : fchmod(out, st->st_mode & 0777);
 done:
 	e = errno;
 	close(in);
@@ -156,7 +158,7 @@ static int copy_entry(int src, int dst, const char *name, unsigned flags, struct
 	if (S_ISLNK(st.st_mode))
 		return copy_link(src, dst, name, flags);
 	if (S_ISFIFO(st.st_mode))
-		return mkfifoat(dst, name, st.st_mode & 0777);
+		return mkfifoat(dst, name, st.st_mode & 0777) < 0 ? -1 : wall_give_at(dst, name);
 	return 0; /* whiteouts (a character device 0:0) have removed what was there; the rest is
 		     left out */
 }

@@ -5,7 +5,9 @@
  * A path is either one of the sandbox's file system (relative to home; links mean what they mean
  * there) or, with BASE_ID, one inside the view of an execution, which no link and no ".." may
  * leave. Invariants: what is written appears by rename, whole; a link in the last place is
- * replaced, not written through; an early error leaves the stream behind END.
+ * replaced, not written through; an early error leaves the stream behind END. Behind walls, from
+ * place_begin() to place_end() this process acts as a worker: whatever a worker has put in the way
+ * leads no further than the worker itself comes.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -14,6 +16,7 @@
 
 #include "agent/hash.h"
 #include "agent/view_mount.h"
+#include "agent/walls.h"
 
 #define IO_SIZE (1u << 20)
 
@@ -21,6 +24,7 @@
 struct place {
 	int dirfd;   /* home, or the root of a view */
 	bool inside; /* nothing may lead out of dirfd */
+	bool worker; /* we act as one */
 	struct view_hold hold;
 	char path[AGENT_PATH_MAX];
 	char buf[AGENT_PATH_MAX]; /* the parent's path, and the leaf behind it */
@@ -65,6 +69,13 @@ static int place_fail(struct place *pl, const char *what)
 	return fail(&pl->f, code_of(errno), NULL, errno, "cannot %s %s: %m", what, pl->path);
 }
 
+static void place_as_worker(struct place *pl, bool on)
+{
+	if (pl->worker != on)
+		wall_as_worker(on);
+	pl->worker = on;
+}
+
 static int place_begin(struct place *pl, const uint8_t *p, size_t n, bool rw)
 {
 	struct wire_slice path, base;
@@ -77,8 +88,12 @@ static int place_begin(struct place *pl, const uint8_t *p, size_t n, bool rw)
 	pl->inside = wire_find(p, n, WK_BASE_ID, &base);
 	if (pl->inside) {
 		pl->dirfd = view_reach(base, rw, &pl->hold, &pl->f);
-		return pl->dirfd < 0 ? -1 : 0;
+		if (pl->dirfd < 0)
+			return -1;
+		place_as_worker(pl, true);
+		return 0;
 	}
+	place_as_worker(pl, true);
 	pl->dirfd = agent.homefd >= 0 ? fcntl(agent.homefd, F_DUPFD_CLOEXEC, 3)
 				      : openat(AT_FDCWD, pl->path[0] == '/' ? "/" : agent.home,
 					       O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -90,6 +105,7 @@ static int place_begin(struct place *pl, const uint8_t *p, size_t n, bool rw)
 /* Ends a request with OK, or with what is in pl->f. */
 static int place_end(struct conn *c, struct place *pl, int r)
 {
+	place_as_worker(pl, false);
 	if (pl->dirfd >= 0)
 		close(pl->dirfd);
 	view_release(&pl->hold);
@@ -100,10 +116,33 @@ static int place_end(struct conn *c, struct place *pl, int r)
 	return c->replied ? 0 : conn_ok(c);
 }
 
+/* fd, or -1 and EACCES when it is of what workers do not see. */
+static int reached(int fd)
+{
+	if (fd < 0 || wall_reaches(fd))
+		return fd;
+	close(fd);
+	errno = EACCES;
+	return -1;
+}
+
+/* The directory path (which is written to). */
+static int place_dir(struct place *pl, char *path, bool make)
+{
+	if (agent.walled)
+		return reached(open_dir_plain(pl->dirfd, path, make));
+	if (make && mkdir_p_at(pl->dirfd, path, 0755) < 0)
+		return -1;
+	return openat(pl->dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
 static int place_open(struct place *pl, int flags)
 {
-	return pl->inside ? open_beneath(pl->dirfd, pl->path, flags, 0)
-			  : openat(pl->dirfd, pl->path, flags | O_CLOEXEC);
+	if (pl->inside)
+		return open_beneath(pl->dirfd, pl->path, flags, 0);
+	if (!agent.walled)
+		return openat(pl->dirfd, pl->path, flags | O_CLOEXEC);
+	return reached(open_plain(pl->dirfd, pl->path, flags, 0));
 }
 
 /* The directory that holds the last component (pl->leaf). */
@@ -128,14 +167,10 @@ static int place_parent(struct place *pl, bool make)
 	}
 	if (slash)
 		*slash = '\0';
-	if (slash && slash != pl->buf && make && mkdir_p_at(pl->dirfd, pl->buf, 0755) < 0)
-		return place_fail(pl, "make the folder of");
-	fd = openat(pl->dirfd,
-		    !slash             ? "."
-		    : slash == pl->buf ? "/"
-				       : pl->buf,
-		    O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? place_fail(pl, "reach") : fd;
+	fd = !slash             ? place_dir(pl, (char[]){"."}, false)
+	     : slash == pl->buf ? place_dir(pl, (char[]){"/"}, false)
+				: place_dir(pl, pl->buf, make);
+	return fd < 0 ? place_fail(pl, make ? "make the folder of" : "reach") : fd;
 }
 
 static struct timespec time_ns(int64_t ns)

@@ -4,7 +4,7 @@
  *
  * One installer per layer, by a kernel lock on store/l/KEY.lock that ends with this process;
  * whoever waited finds the layer there. The view is the one that executions get: an overlay on
- * DIR/app, else a copy bound to DIR/app, else (no mount namespace) a copy in the layer's final
+ * agent.app, else a copy bound there, else (no mount namespace) a copy in the layer's final
  * place, so that absolute paths which an installer writes stay true. Invariants: a layer has a
  * marker only after its command succeeded; whatever happened before lies under tmp/ or without a
  * marker, and is removed by this process, by the next installer of the layer or by PRUNE. Not here:
@@ -23,6 +23,7 @@
 
 #include "agent/tree.h"
 #include "agent/view_mount.h"
+#include "agent/walls.h"
 
 #define TAIL_BYTES  4096u
 #define GRACE_MS    2000
@@ -143,13 +144,13 @@ static bool overlay_view(const struct install *in, bool in_userns)
 	struct overlay o = {.tree = in->tree,
 			    .upper = up,
 			    .work = wk,
-			    .userxattr = in_userns,
+			    .userxattr = in_userns || agent.in_userns,
 			    .is_volatile = true};
 
 	join3(up, sizeof(up), in->tmp.name, "/up", "");
 	join3(wk, sizeof(wk), in->tmp.name, "/wk", "");
 	if (mkdirat(in->tmp.fd, "up", 0755) == 0 && mkdirat(in->tmp.fd, "wk", 0700) == 0 &&
-	    overlay_mount(&o, "app") == 0)
+	    wall_give_root(in->tmp.fd, "up") == 0 && overlay_mount(&o, agent.app) == 0)
 		return true;
 	remove_tree_at(in->tmp.fd, "wk", NULL);
 	remove_tree_at(in->tmp.fd, "up", NULL);
@@ -166,11 +167,11 @@ static int copy_view(const struct install *in, bool own_mnt, struct agent_fail *
 	join3(full, sizeof(full), in->tmp.name, "/full", "");
 	if (own_mnt)
 		path = full;
-	fd = mkdirat(agent.dirfd, path, 0755) < 0
+	fd = mkdirat(agent.dirfd, path, 0755) < 0 || wall_give_root(agent.dirfd, path) < 0
 		     ? -1
 		     : openat(agent.dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || store_copy(in->tree, NULL, fd, &how) < 0 ||
-	    (own_mnt && mount(path, "app", NULL, MS_BIND, NULL) < 0)) {
+	    (own_mnt && mount(path, agent.app, NULL, MS_BIND, NULL) < 0)) {
 		e = errno;
 		if (fd >= 0)
 			close(fd);
@@ -179,7 +180,7 @@ static int copy_view(const struct install *in, bool own_mnt, struct agent_fail *
 	if (!own_mnt)
 		return fd;
 	close(fd);
-	fd = openat(AT_FDCWD, "app", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = openat(AT_FDCWD, agent.app, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return fd < 0 ? fail(f, WIRE_E_IO, "view", errno,
 			     "cannot open the view for the install: %m")
 		      : fd;
@@ -193,7 +194,7 @@ static int setup(void *ctx, bool own_mnt, bool in_userns, struct agent_fail *f)
 	umask(022);
 	if (!own_mnt || !overlay_view(in, in_userns))
 		return copy_view(in, own_mnt, f);
-	fd = openat(AT_FDCWD, "app", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = openat(AT_FDCWD, agent.app, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return fd < 0 ? fail(f, WIRE_E_IO, "view", errno,
 			     "cannot open the view for the install: %m")
 		      : fd;

@@ -28,12 +28,15 @@
 #include <unistd.h>
 
 #include "agent/attach.h"
+#include "agent/clock.h"
 #include "agent/conn.h"
+#include "agent/guests.h"
 #include "agent/record.h"
 #include "agent/store.h"
 #include "agent/super.h"
 #include "agent/sweep.h"
 #include "agent/tree.h"
+#include "agent/walls.h"
 
 /* Callers that have connected and were not taken yet. */
 #define CONTROL_BACKLOG 256
@@ -205,7 +208,7 @@ static int prepare(struct launch *l, struct agent_fail *f)
 		return fail(f, WIRE_E_NOMEM, "spec", ENOMEM, "LAUNCH: %m");
 	if (limits_exec(l->argv, l->envp, f) < 0)
 		return -1;
-	if (atomic_load(&agent.shared->stopping))
+	if (clock_stopping())
 		return fail(f, WIRE_E_UNAVAILABLE, NULL, 0, "the sandbox is being stopped");
 	return group_make(s,
 			  s->kind == WIRE_KIND_EXECUTION && agent.level <= LEVEL_CGROUP &&
@@ -262,8 +265,9 @@ static int write_journal(struct launch *l, struct agent_fail *f)
 
 static int make_journal(struct launch *l, struct agent_fail *f)
 {
-	l->jfd = openat(l->recfd, "journal", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (l->jfd < 0)
+	l->jfd =
+		openat(l->recfd, "journal", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, agent.file_mode);
+	if (l->jfd < 0 || wall_share(l->jfd) < 0)
 		return io_fail(f, "journal");
 	if (write_journal(l, f) < 0)
 		return -1;
@@ -282,7 +286,7 @@ static int make_control(struct launch *l, const struct reservation *r, struct ag
 	l->listenfd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	fmt(a.sun_path, sizeof(a.sun_path), "%s/control", r->tmp);
 	if (l->listenfd < 0 || bind(l->listenfd, (struct sockaddr *)&a, sizeof(a)) < 0 ||
-	    listen(l->listenfd, CONTROL_BACKLOG) < 0)
+	    wall_share_at(agent.dirfd, a.sun_path) < 0 || listen(l->listenfd, CONTROL_BACKLOG) < 0)
 		return io_fail(f, "control");
 	return 0;
 }
@@ -344,12 +348,14 @@ static int make_tmp(struct launch *l, struct reservation *r, struct agent_fail *
 
 	random_name(name);
 	fmt(r->tmp, sizeof(r->tmp), "tmp/%s", name);
-	if (mkdirat(agent.dirfd, r->tmp, 0700) < 0)
+	if (mkdirat(agent.dirfd, r->tmp, agent.dir_mode) < 0)
 		return io_fail(f, r->tmp);
 	r->made = true;
 	l->recfd = openat(agent.dirfd, r->tmp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	/* Says to PRUNE that somebody is at work here, for as long as the input takes to arrive. */
-	return l->recfd < 0 || ofd_lock(l->recfd, F_RDLCK, false) < 0 ? io_fail(f, r->tmp) : 0;
+	return l->recfd < 0 || wall_share(l->recfd) < 0 || ofd_lock(l->recfd, F_RDLCK, false) < 0
+		       ? io_fail(f, r->tmp)
+		       : 0;
 }
 
 static void forget_tmp(struct launch *l, struct reservation *r)
@@ -481,8 +487,15 @@ static int start_supervisor(struct conn *c, struct launch *l, struct agent_fail 
 	struct tree_level lv;
 	pid_t pid;
 
-	pid = session ? tree_fork_plain(true, false, &lv)
-		      : tree_fork(true, l->group.kill >= 0, &lv);
+	if (session && agent.walled) {
+		lv = (struct tree_level){.level = LEVEL_SUBREAPER};
+		pid = guests_fork(true, f);
+		if (pid < 0)
+			return -1;
+	} else {
+		pid = session ? tree_fork_plain(true, false, &lv)
+			      : tree_fork(true, l->group.kill >= 0, &lv);
+	}
 	if (pid < 0)
 		return fail(f, WIRE_E_UNAVAILABLE, "fork", errno, "cannot make a supervisor: %m");
 	if (pid > 0)
@@ -520,7 +533,7 @@ static int run(struct conn *c, struct launch *l, struct agent_fail *f)
 	}
 	l->answerfd = pair[1];
 	/* STOP sees this record, or this sees STOP. */
-	if (atomic_load(&agent.shared->stopping))
+	if (clock_stopping())
 		fail(f, WIRE_E_UNAVAILABLE, "launch", 0, "the sandbox is being stopped");
 	else
 		r = start_supervisor(c, l, f);

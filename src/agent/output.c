@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "agent/output.h"
+#include "agent/walls.h"
 
 #pragma GCC optimize("O3") /* the hash is the one hot loop of the agent */
 #define XXH_INLINE_ALL
@@ -80,8 +81,11 @@ static int open_file(struct output *o, bool tail)
 			   : tail                   ? "stdout.tail"
 						    : "stdout";
 
-	if (*fd < 0)
-		*fd = openat(o->recfd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (*fd >= 0)
+		return *fd;
+	*fd = openat(o->recfd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, agent.file_mode);
+	if (*fd >= 0)
+		wall_share(*fd); /* not for who may not read it directly: the agent reads it */
 	return *fd;
 }
 

@@ -9,7 +9,7 @@
  * stand still, whatever the file system under the command does: a fork, and the reason comes
  * over a pipe. Invariants: between clone
  * and execve the child makes system calls only and writes to its stack and to its report alone;
- * close_range is its last step; it never
+ * close_range comes when nothing but the filter and the execve is left; it never
  * returns.
  */
 #include <errno.h>
@@ -19,11 +19,13 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "agent/spawn.h"
+#include "agent/walls.h"
 
 #define CHILD_STACK 32768
 
@@ -167,32 +169,62 @@ static int enter_workdir(struct child *c)
 	return fchdir(s->cwdfd);
 }
 
+/* Whoever has a pipe or terminal as stdio may open it again by name (/dev/stdout). */
+static int give_stdio(void)
+{
+	struct stat st;
+
+	for (int fd = 0; agent.walled && fd < 3; fd++) {
+		if (fstat(fd, &st) < 0)
+			return -1;
+		if ((S_ISFIFO(st.st_mode) || (S_ISCHR(st.st_mode) && isatty(fd))) &&
+		    wall_give(fd) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int enter(struct child *c)
 {
 	const struct spawn *s = c->s;
 
 	setsid();
-	c->stage = "parent";
-	if (s->tied && (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != c->parent)) {
-		errno = ESRCH;
-		return -1;
-	}
 	c->stage = "group";
 	for (size_t i = 0; i < s->n_groups; i++) {
 		if (write(s->groups[i], "0", 1) != 1)
 			return -1;
 	}
+	/* The group is the root of what it sees of groups. */
+	if (agent.walled && s->n_groups && unshare(CLONE_NEWCGROUP) < 0)
+		return -1;
 	if (enter_workdir(c) < 0)
 		return -1;
 	c->stage = "stdio";
-	if (dup2(s->in, 0) < 0 || dup2(s->out, 1) < 0 || dup2(s->err, 2) < 0)
+	if (dup2(s->in, 0) < 0 || dup2(s->out, 1) < 0 || dup2(s->err, 2) < 0 || give_stdio() < 0)
 		return -1;
 	if (s->tty && ioctl(0, TIOCSCTTY, 0) < 0)
 		return -1;
+	/* Ours lets in who reads records directly. */
+	if (agent.walled)
+		umask(0022);
 	c->stage = "limits";
 	for (size_t i = 0; i < s->n_rlimits; i++) {
 		if (setrlimit(s->rlimits[i].resource, &s->rlimits[i].value) < 0)
 			return -1;
+	}
+	return 0;
+}
+
+/* From here on it has the rights of what it is about to execute. */
+static int give_up(struct child *c)
+{
+	c->stage = "privileges";
+	if (wall_drop() < 0)
+		return -1;
+	c->stage = "parent";
+	if (c->s->tied && (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != c->parent)) {
+		errno = ESRCH;
+		return -1;
 	}
 	return 0;
 }
@@ -232,12 +264,11 @@ static int child_main(void *arg)
 	struct child *c = arg;
 	unsigned from = 3;
 
-	if (enter(c) < 0) {
+	if (enter(c) < 0 || give_up(c) < 0) {
 		c->err = errno;
 		child_failed(c);
 	}
 	signals_default();
-	c->stage = "exec";
 	if (c->report >= 0) {
 		if (c->report != 3)
 			dup3(c->report, 3, O_CLOEXEC);
@@ -245,6 +276,12 @@ static int child_main(void *arg)
 		from = 4;
 	}
 	syscall(SYS_close_range, from, ~0u, 0u);
+	c->stage = "filter";
+	if (wall_filter() < 0) {
+		c->err = errno;
+		child_failed(c);
+	}
+	c->stage = "exec";
 	exec_lookup(c);
 	child_failed(c);
 }

@@ -21,6 +21,7 @@
 #include "agent/afs.h"
 #include "agent/super.h"
 #include "agent/sweep.h"
+#include "agent/walls.h"
 
 /* ---- the command ---- */
 
@@ -123,6 +124,9 @@ static int start_command(struct super *s)
 	struct spawn sp = {.argv = s->l->argv, .envp = s->l->envp, .mntns_fd = -1};
 	int r = -1;
 
+	if (s->l->own_mnt && wall_hide() < 0)
+		return fail(&s->fail, WIRE_E_UNAVAILABLE, "view", errno,
+			    "cannot take the records out of sight: %m");
 	sp.cwdfd = open_workdir(s, &s->fail);
 	if (sp.cwdfd >= 0 && open_stdio(s, &io, &s->fail) == 0) {
 		sp.in = io.in;

@@ -28,6 +28,7 @@
 #include "agent/spawn.h"
 #include "agent/sweep.h"
 #include "agent/tree.h"
+#include "agent/walls.h"
 
 /* ---- namespaces ---- */
 
@@ -92,6 +93,8 @@ static pid_t fork_namespaced(bool userns, bool sibling)
 	close(fd[0]);
 	if (!ok && pid > 0 && !sibling)
 		waitpid(pid, NULL, 0);
+	if (!ok && pid > 0)
+		errno = EAGAIN;
 	return ok ? pid : -1;
 }
 
@@ -101,7 +104,8 @@ bool tree_have_pidns(void)
 
 	if (agent.level > LEVEL_PIDNS)
 		return false;
-	for (int userns = agent.root ? 0 : 1; !known && userns < 2; userns++) {
+	for (int userns = agent.root || agent.walled ? 0 : 1;
+	     !known && userns < (agent.walled ? 1 : 2); userns++) {
 		pid_t pid = fork_namespaced(userns, false);
 
 		if (pid == 0)
@@ -159,10 +163,14 @@ pid_t tree_fork(bool sibling, bool have_kill, struct tree_level *ret)
 		userns = atomic_load(&agent.shared->pidns) == 2;
 		*ret = (struct tree_level){LEVEL_PIDNS, true, userns};
 		pid = fork_namespaced(userns, sibling);
-		if (pid >= 0)
+		if (pid >= 0 || agent.walled)
 			return pid;
 		/* It could be made before: the machine is short of something
 		 * (max_pid_namespaces, memory). The next level holds. */
+	}
+	if (agent.walled) { /* never less than what was promised */
+		errno = EPERM;
+		return -1;
 	}
 	return tree_fork_plain(sibling, have_kill, ret);
 }
@@ -268,6 +276,11 @@ static void runner_main(struct runner *r, int out, int err)
 			  : c->cwdfd;
 	if (s.cwdfd < 0)
 		_exit(1);
+	if (r->level.own_mnt && wall_hide() < 0) {
+		fail(&r->report->fail, WIRE_E_UNAVAILABLE, "view", errno,
+		     "cannot take the records out of sight: %m");
+		_exit(1);
+	}
 	if (s.in < 0 || r->sigfd < 0) {
 		fail(&r->report->fail, WIRE_E_UNAVAILABLE, "stdio", errno,
 		     "cannot start a command: %m");

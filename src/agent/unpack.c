@@ -21,6 +21,7 @@
 
 #include "agent/hash.h"
 #include "agent/store.h"
+#include "agent/walls.h"
 #include "wire/manifest.h"
 
 #define MANIFEST_BYTES_MAX (512u << 20)
@@ -116,9 +117,12 @@ static int create(struct unpack *u, const char *leaf, const struct manifest_entr
 {
 	int fd = openat(u->parent_fd, leaf, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode_of(e));
 
-	if (fd < 0)
-		io_fail(u, "create");
-	return fd;
+	if (fd >= 0 && wall_give(fd) == 0)
+		return fd;
+	io_fail(u, "create");
+	if (fd >= 0)
+		close(fd);
+	return -1;
 }
 
 static int finish(struct unpack *u, int fd, const struct manifest_entry *e)
@@ -224,7 +228,16 @@ static int make_link(struct unpack *u, const char *leaf, const struct manifest_e
 	if (!slice_str(e->target, target, sizeof(target)))
 		return fail(&u->f, WIRE_E_INVALID, "unpack", 0,
 			    "the target of the link %s is too long", u->path);
-	return symlinkat(target, u->parent_fd, leaf) < 0 ? io_fail(u, "make the link") : 0;
+	return symlinkat(target, u->parent_fd, leaf) < 0 || wall_give_at(u->parent_fd, leaf) < 0
+		       ? io_fail(u, "make the link")
+		       : 0;
+}
+
+static int make_folder(struct unpack *u, const char *leaf)
+{
+	return mkdirat(u->parent_fd, leaf, 0755) < 0 || wall_give_at(u->parent_fd, leaf) < 0
+		       ? io_fail(u, "make the folder")
+		       : 0;
 }
 
 /* Pass 1. */
@@ -240,8 +253,7 @@ static int make_what_is_here(struct unpack *u)
 		if (!leaf)
 			return -1;
 		if (e.type == 'd')
-			r = mkdirat(u->parent_fd, leaf, 0755) < 0 ? io_fail(u, "make the folder")
-								  : 0;
+			r = make_folder(u, leaf);
 		else if (e.type == 'l')
 			r = make_link(u, leaf, &e);
 		else
@@ -474,7 +486,7 @@ static int prepare(struct unpack *u)
 		return fail(&u->f, WIRE_E_NOMEM, "unpack", ENOMEM, "no memory for %zu files",
 			    u->files);
 	join3(name, sizeof(name), u->tmp.name, "/t", "");
-	if (mkdirat(agent.dirfd, name, 0755) < 0)
+	if (mkdirat(agent.dirfd, name, 0755) < 0 || wall_give_root(agent.dirfd, name) < 0)
 		return fail(&u->f, WIRE_E_IO, "unpack", errno, "cannot make a folder: %m");
 	u->root = openat(agent.dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (u->root < 0)

@@ -15,6 +15,7 @@
 
 #include "agent/view.h"
 #include "agent/view_mount.h"
+#include "agent/walls.h"
 
 #define INPUT_AT_ONCE (4 << 20)  /* what is longer is placed by a child: it can be cancelled */
 #define HOW_FILE      "view.how" /* one word: how the copy was made */
@@ -57,7 +58,7 @@ static int copy_input(int recfd, int parent, const char *leaf)
 		out = openat(parent, leaf, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 			     0600);
 	if (out >= 0)
-		r = copy_bytes(in, out) < 0 || fchmod(out, 0600) < 0 ? -1 : 0;
+		r = copy_bytes(in, out) < 0 || wall_give(out) < 0 || fchmod(out, 0600) < 0 ? -1 : 0;
 	e = errno;
 	close(in);
 	if (out >= 0)
@@ -96,12 +97,10 @@ static int place_input(const struct spec *s, int recfd, int rootfd, struct agent
 static int open_app(struct view *ret, const char *level, struct agent_fail *f)
 {
 	ret->level = level;
-	ret->rootfd = openat(AT_FDCWD, "app", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ret->rootfd = openat(AT_FDCWD, agent.app, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (ret->rootfd < 0)
 		return fail(f, WIRE_E_IO, "view", errno, "cannot open the working directory: %m");
-	if (!join3(ret->root, sizeof(ret->root), agent.dir, "/app", ""))
-		return fail(f, WIRE_E_INVALID, "view", ENAMETOOLONG,
-			    "the path of the working directory is too long");
+	join3(ret->root, sizeof(ret->root), agent.app, "", "");
 	return 0;
 }
 
@@ -111,7 +110,7 @@ static bool mount_view(const struct spec *s, int recfd, bool in_userns)
 	struct overlay o = {.tree = s->tree.p,
 			    .upper = upper,
 			    .work = work,
-			    .userxattr = in_userns,
+			    .userxattr = in_userns || agent.in_userns,
 			    .is_volatile = !s->durable};
 
 	if (s->layer.n)
@@ -120,11 +119,19 @@ static bool mount_view(const struct spec *s, int recfd, bool in_userns)
 	    !record_path(s, "/wk", work, sizeof(work)))
 		return false;
 	if (mkdir_at(recfd, "up", 0755) == 0 && mkdir_at(recfd, "wk", 0700) == 0 &&
-	    overlay_mount(&o, "app") == 0)
+	    wall_give_root(recfd, "up") == 0 && overlay_mount(&o, agent.app) == 0)
 		return true;
 	remove_tree_at(recfd, "wk", NULL);
 	remove_tree_at(recfd, "up", NULL);
 	return false;
+}
+
+/* Behind walls by name: homefd is a way into the mounts of init, DIR and all processes among them. */
+static int open_home(bool own_mnt)
+{
+	if (agent.walled && own_mnt)
+		return openat(AT_FDCWD, agent.home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return agent.homefd >= 0 ? fcntl(agent.homefd, F_DUPFD_CLOEXEC, 3) : -1;
 }
 
 int view_make(const struct spec *s, int recfd, bool own_mnt, bool in_userns, struct view *ret,
@@ -132,7 +139,7 @@ int view_make(const struct spec *s, int recfd, bool own_mnt, bool in_userns, str
 {
 	if (!s->tree.n) {
 		ret->level = "none";
-		ret->rootfd = agent.homefd >= 0 ? fcntl(agent.homefd, F_DUPFD_CLOEXEC, 3) : -1;
+		ret->rootfd = open_home(own_mnt);
 		if (ret->rootfd < 0)
 			return fail(f, WIRE_E_IO, "view", errno, "cannot open the home folder %s",
 				    agent.home);
@@ -209,7 +216,7 @@ int view_copy(const struct spec *s, int recfd, struct agent_fail *f)
 		return input_copy(s, recfd, f);
 	if (view_need(s))
 		return gone(f);
-	fd = mkdir_at(recfd, "view", 0755) < 0
+	fd = mkdir_at(recfd, "view", 0755) < 0 || wall_give_root(recfd, "view") < 0
 		     ? -1
 		     : openat(recfd, "view", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
@@ -245,7 +252,7 @@ int view_open(const struct spec *s, int recfd, bool own_mnt, bool in_userns, str
 	if (!record_path(s, "/view", path, sizeof(path)))
 		return fail(f, WIRE_E_INVALID, "view", ENAMETOOLONG,
 			    "the path of the working directory is too long");
-	if (own_mnt && mount(path, "app", NULL, MS_BIND, NULL) == 0)
+	if (own_mnt && mount(path, agent.app, NULL, MS_BIND, NULL) == 0)
 		return open_app(ret, level, f);
 	ret->level = level;
 	ret->rootfd = openat(recfd, "view", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

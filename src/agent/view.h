@@ -32,7 +32,7 @@ int view_make(const struct spec *s, int recfd, bool own_mnt, bool in_userns, str
 /* The long part, run in a forked child of the supervisor that may be killed at any time: fills
  * recfd/`view` (and the input). 0, or -1 and *f. */
 int view_copy(const struct spec *s, int recfd, struct agent_fail *f);
-/* After view_copy() ended well, in the supervisor: bind-mounts on DIR/app with own_mnt; fills *ret.
+/* After view_copy() ended well, in the supervisor: bind-mounts on agent.app with own_mnt; fills *ret.
  * 0, or -1 and *f. Says "reflink" or "copy" (view_copy leaves the word behind where only view.c
  * knows). */
 int view_open(const struct spec *s, int recfd, bool own_mnt, bool in_userns, struct view *ret,

@@ -192,6 +192,17 @@ static void child_end(struct view_child *v)
 	v->pid = 0;
 }
 
+static bool may_mount(void)
+{
+	return agent.root || agent.walled;
+}
+
+/* Overlays of user namespaces keep their marks in "user." attributes. */
+static bool want_userxattr(void)
+{
+	return agent.in_userns || !may_mount();
+}
+
 /* A mount namespace of our own, in a user namespace of our own where we are not root. */
 static int own_namespace(void)
 {
@@ -199,11 +210,11 @@ static int own_namespace(void)
 	char map[48];
 	size_t n;
 
-	if (unshare(agent.root ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) < 0)
+	if (unshare(may_mount() ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) < 0)
 		return -1;
-	/* The files in /proc/self belong to root while a process is not dumpable. */
-	prctl(PR_SET_DUMPABLE, 1);
-	if (!agent.root) {
+	if (!may_mount()) {
+		/* The files in /proc/self belong to root while a process is not dumpable. */
+		prctl(PR_SET_DUMPABLE, 1);
 		write_file_at(AT_FDCWD, "/proc/self/setgroups", "deny", 4);
 		n = fmt(map, sizeof(map), "%u %u 1", uid, uid);
 		if (write_file_at(AT_FDCWD, "/proc/self/uid_map", map, n) < 0)
@@ -226,7 +237,7 @@ static int try_overlay(void *ctx)
 	    mkdirat(t->fd, "w", 0755) < 0 || mkdirat(t->fd, "m", 0755) < 0 || own_namespace() < 0)
 		return -1;
 	fmt(options, sizeof(options), "lowerdir=l,upperdir=u,workdir=w%s",
-	    agent.root ? "" : ",userxattr");
+	    want_userxattr() ? ",userxattr" : "");
 	if (mount("overlay", "m", "overlay", 0, options) < 0)
 		return -1;
 	return openat(AT_FDCWD, "m", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -280,15 +291,15 @@ static int mount_ended(void *ctx)
 	struct overlay o = {.tree = r->s->tree.p,
 			    .upper = upper,
 			    .work = r->rw ? r->work : NULL,
-			    .userxattr = !agent.root,
+			    .userxattr = want_userxattr(),
 			    .is_volatile = true};
 
 	join3(upper, sizeof(upper), "x/", r->id, "/up");
 	if (r->s->layer.n)
 		o.layer = r->s->layer.p;
-	if (own_namespace() < 0 || overlay_mount(&o, "app") < 0)
+	if (own_namespace() < 0 || overlay_mount(&o, agent.app) < 0)
 		return -1;
-	return openat(AT_FDCWD, "app", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return openat(AT_FDCWD, agent.app, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
 /* Enters a namespace of pid; one that we are in already is fine. */
@@ -346,14 +357,12 @@ static int enter_by_child(pid_t pid)
 static int enter_running(void *ctx)
 {
 	struct reach *r = ctx;
-	char path[AGENT_PATH_MAX];
 	struct statfs fs;
 	int fd;
 
 	if (enter_both(r->supervisor) < 0 && enter_by_child(r->supervisor) < 0)
 		return -1;
-	join3(path, sizeof(path), agent.dir, "/app", "");
-	fd = openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = openat(AT_FDCWD, agent.app, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	/* Not mounted yet: what is there is the empty folder of the sandbox, which is nobody's
 	 * view. */
 	if (fd >= 0 && (fstatfs(fd, &fs) < 0 || fs.f_type != OVERLAYFS_SUPER_MAGIC)) {

@@ -20,7 +20,7 @@ struct overlay {
 	bool userxattr;           /* in a user namespace */
 	bool is_volatile;         /* nothing in it needs to reach the disk */
 };
-/* Mounts it at target (relative to DIR, the cwd). 0 or -1, errno. */
+/* Mounts it at target. The cwd is DIR. 0 or -1, errno. */
 int overlay_mount(const struct overlay *o, const char *target);
 
 /* Copies a tree and maybe a layer (NULL: none) into the directory dst. *ret_how: "reflink" or

@@ -15,7 +15,8 @@
 
 /*
  * In a child that is about to execute somebody's command, after everything that needs rights:
- * supplementary groups, gid, uid, bounding set, all capabilities, no_new_privs, in this order.
+ * bounding and ambient sets, securebits (locked), supplementary groups, gid, uid, all
+ * capabilities, no_new_privs, in this order (the first ones want rights that the uid takes away).
  * System calls only (the child may share our memory). It resets PR_SET_PDEATHSIG: set that after
  * it. 0, or -1 and errno.
  */
@@ -29,11 +30,26 @@ int wall_filter(void);
 int wall_hide(void);
 /*
  * File requests act with the worker's rights: while on, effective uid, gid and capabilities of
- * this process are the worker's. Pairs do not nest.
+ * this process are the worker's. Pairs do not nest. Resets PR_SET_PDEATHSIG, both ways; ends the
+ * process when it cannot be done. Keeps errno.
  */
 void wall_as_worker(bool on);
+/* What a file request has opened outside of views: false and EACCES when it is something of DIR or
+ * of /proc, where a worker's link may lead the agent, whose /proc is not the worker's. */
+bool wall_reaches(int fd);
+
 /* Gives a file or directory, or a pipe or terminal, to the worker. 0, or -1 and errno. */
 int wall_give(int fd);
 int wall_give_at(int dirfd, const char *name);
+/* The same for the first directory of a tree that is made for workers: what is made in it inherits
+ * nothing from DIR's access control lists. */
+int wall_give_root(int dirfd, const char *name);
+/* Sets the mode that --shared wants for a record's file or directory, whatever the umask has made
+ * of it. 0, or -1 and errno. */
+int wall_share(int fd);
+int wall_share_at(int dirfd, const char *name);
+
+/* For agent.in_userns. */
+bool wall_in_userns(void);
 
 #endif
