@@ -15,10 +15,12 @@
  * by /proc whatever is left of it, as far as the sandbox shares this machine's processes.
  *
  * Options: --spec SPEC, --worker FILE (default $BERTH_TEST_WORKER), --uid N (root only: the whole
- * part as that user); the rest is tap.h's.
+ * part as an ordinary user with subordinate ids); the rest is tap.h's.
  */
 #include <dirent.h>
 #include <grp.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/timerfd.h>
 
 #include <berth/berth.h>
@@ -640,10 +642,59 @@ static void conf_copy(const char *from, const char *to)
 	close(out_fd);
 }
 
+/* A file of our own in the place of one of /etc, for this program and what it starts. */
+static void conf_etc(const char *name, const char *first, const char *fmt, ...)
+{
+	char from[PATH_MAX], to[64], text[1024];
+	va_list args;
+	int fd;
+	size_t n;
+
+	va_start(args, fmt);
+	n = (size_t)vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	snprintf(from, sizeof(from), "%.3000s/etc-%s", conf.root, name);
+	snprintf(to, sizeof(to), "/etc/%s", name);
+	if (first)
+		conf_copy(first, from);
+	fd = open(from, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+	if (fd < 0 || write(fd, text, n) != (ssize_t)n || fchmod(fd, 0644) < 0)
+		conf_die(from);
+	close(fd);
+	/* Where there is no such file on this machine, it has no ordinary user with ids either. */
+	if (access(to, F_OK) < 0 && (fd = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0644)) >= 0)
+		close(fd);
+	if (mount(from, to, NULL, MS_BIND, NULL) < 0)
+		conf_die(to);
+}
+
+/*
+ * An ordinary user that this machine has: in passwd, with a home, and with subordinate ids of his
+ * own. All that in a mount namespace of this program, so that the machine does not change.
+ */
+static void conf_user(uid_t uid)
+{
+	unsigned first = 100000000u + uid % 10000u * 65536u;
+	char home[PATH_MAX];
+
+	snprintf(home, sizeof(home), "%.3000s/userhome", conf.root);
+	if (mkdir(home, 0755) < 0 || chown(home, uid, (gid_t)uid) < 0)
+		conf_die(home);
+	setenv("HOME", home, 1);
+	setenv("USER", "berth-tester", 1);
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		conf_die("mount namespace");
+	conf_etc("passwd", "/etc/passwd", "berth-tester:x:%u:%u::%s:/bin/sh\n", uid, uid, home);
+	conf_etc("group", "/etc/group", "berth-tester:x:%u:\n", uid);
+	conf_etc("subuid", NULL, "berth-tester:%u:65536\n", first);
+	conf_etc("subgid", NULL, "berth-tester:%u:65536\n", first);
+}
+
 static void conf_become(uid_t uid)
 {
 	gid_t gid = (gid_t)uid;
 
+	conf_user(uid);
 	if (chown(conf.root, uid, gid) < 0 || setgroups(0, NULL) < 0 ||
 	    setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0 ||
 	    prctl(PR_SET_DUMPABLE, 1) < 0)
