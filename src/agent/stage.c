@@ -70,9 +70,9 @@ int stage_check_caller(bool making)
 /* In a user namespace proc can be mounted only where the host's own is fully visible. */
 static int check_proc(void)
 {
-	static const char *const masked[] = {"sys",  "sysrq-trigger", "kcore", "keys", "bus",
-					     "irq",  "timer_list",    "acpi",  "scsi", "asound",
-					     "fs"};
+	static const char *const masked[] = {"sys",  "sysrq-trigger", "kcore",      "keys",
+					     "bus",  "irq",           "timer_list", "acpi",
+					     "scsi", "asound",        "fs"};
 	struct stat proc, st;
 	int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 

@@ -46,14 +46,14 @@ struct stage_options {
 
 struct stage {
 	struct stage_options o;
-	bool root;     /* started by the host's root: ids need no helper, mounts are real ones */
-	uid_t uid;     /* of the caller, host */
+	bool root; /* started by the host's root: ids need no helper, mounts are real ones */
+	uid_t uid; /* of the caller, host */
 	gid_t gid;
-	int bwrapfd;   /* O_PATH */
-	int lockfd;    /* of "staging": bubblewrap has it, init lets it go */
+	int bwrapfd; /* O_PATH */
+	int lockfd;  /* of "staging": bubblewrap has it, init lets it go */
 	int group_fds[AGENT_GROUPS];
 	struct net_plan plan;
-	bool root_rw;  /* the root of the sandbox is an overlay, which may be written */
+	bool root_rw; /* the root of the sandbox is an overlay, which may be written */
 };
 extern struct stage stage;
 
@@ -125,6 +125,9 @@ extern const char *stage_place;
 /* Fills the directory s of the staging place (fd): the root of the sandbox, with every mount
  * point that bubblewrap needs. */
 int root_make(int place);
+/* Makes path (absolute) below root (fd), which is a tmpfs of ours: an empty directory, or an empty
+ * file. No link is followed. 0, or -1 and errno. */
+int make_point(int root, const char *path, bool dir);
 /* Writes passwd, group, hosts, … into the directory etc below root (fd). */
 int etc_make(int root);
 

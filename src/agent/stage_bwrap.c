@@ -37,7 +37,8 @@ static const char *made(const char *a, const char *b, int64_t number)
 		line.used += fmt(at, sizeof(line.text) - line.used, "%s%s", a, b) + 1;
 	else
 		line.used += fmt(at, sizeof(line.text) - line.used, "%s%s%lld", a, b,
-				 (long long)number) + 1;
+				 (long long)number) +
+			     1;
 	return at;
 }
 
@@ -61,7 +62,7 @@ static void add_namespaces(void)
 					    "--hostname"};
 	/* init's uid must be the worker's, and bubblewrap has no rights unless it is uid 0: it makes
 	 * one more user namespace. */
-	static const char *const single[] = {"--unshare-user", "--uid",	    "1000", "--gid",
+	static const char *const single[] = {"--unshare-user", "--uid",     "1000", "--gid",
 					     "1000",           "--cap-add", "ALL"};
 
 	for (size_t i = 0; i < ARRAY_LEN(words); i++)
@@ -124,7 +125,7 @@ static void add_fds(void)
 
 static void add_init(void)
 {
-	static const char *const words[] = {"/run/berth-agent", "init",	 "--walled", "--worker",
+	static const char *const words[] = {"/run/berth-agent", "init",  "--walled", "--worker",
 					    "1000:1000",        "--app", "/app"};
 	const struct stage_options *o = &stage.o;
 

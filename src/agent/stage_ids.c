@@ -75,8 +75,18 @@ static int write_map(struct helper *h, struct answer *a, enum step which, const 
 static pid_t start_mapper(struct helper *h, const char *program, int64_t caller, int64_t base)
 {
 	char text[5][24], zero[] = "0", one[] = "1", two[] = "2";
-	char *argv[] = {(char *)(uintptr_t)program, text[0], zero, text[1], one, one, text[2],
-			one, two, text[3], one, NULL};
+	char *argv[] = {(char *)(uintptr_t)program,
+			text[0],
+			zero,
+			text[1],
+			one,
+			one,
+			text[2],
+			one,
+			two,
+			text[3],
+			one,
+			NULL};
 	char path[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin", *envp[] = {path, NULL};
 	pid_t pid;
 

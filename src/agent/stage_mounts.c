@@ -67,9 +67,10 @@ static int give_caller_access(int fd)
 
 	if (fsetxattr(fd, "system.posix_acl_access", acl, n, 0) < 0 ||
 	    fsetxattr(fd, "system.posix_acl_default", acl, n, 0) < 0)
-		return stage_no("a file system with POSIX ACLs for the state folder (mount -o acl), "
-				"or uids=single",
-				errno, "cannot set an ACL on the sandbox's records: %m");
+		return stage_no(
+			"a file system with POSIX ACLs for the state folder (mount -o acl), "
+			"or uids=single",
+			errno, "cannot set an ACL on the sandbox's records: %m");
 	return 0;
 }
 
@@ -137,8 +138,8 @@ static int mount_place(void)
 	int err = ENOENT;
 
 	for (size_t i = 0; i < ARRAY_LEN(places); i++) {
-		if (mount("berth", places[i], "tmpfs", MS_NOSUID | MS_NODEV,
-			  "mode=755,size=16m") == 0) {
+		if (mount("berth", places[i], "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=16m") ==
+		    0) {
 			stage_place = places[i];
 			return 0;
 		}
@@ -162,12 +163,24 @@ static int open_source(const char *path, int *ret)
 	return 0;
 }
 
+/* The sandbox's ids execute it, and whether they may, its mode says. */
+static int check_agent(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (st.st_mode & 0555) != 0555)
+		return stage_no("chmod 755", 0, "%s must be a file that anybody may execute",
+				stage.o.agent);
+	return 0;
+}
+
 static int open_sources(struct sources *s)
 {
 	const struct stage_options *o = &stage.o;
 
 	if (open_source("home", &s->home) < 0 || open_source("berth", &s->berth) < 0 ||
-	    open_source(o->agent, &s->agent) < 0 || open_source(o->bwrap, &stage.bwrapfd) < 0)
+	    open_source(o->agent, &s->agent) < 0 || open_source(o->bwrap, &stage.bwrapfd) < 0 ||
+	    check_agent(s->agent) < 0)
 		return -1;
 	if (o->rootfs &&
 	    (open_source("root", &s->root) < 0 || open_source(o->rootfs, &s->rootfs) < 0))
@@ -179,8 +192,29 @@ static int open_sources(struct sources *s)
 	return 0;
 }
 
+/* The mount points of what --ro and --rw name below /tmp. */
+static int tmp_points(const struct sources *s, int place)
+{
+	int tmp = openat(place, "t/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC), r = 0;
+	struct stat st;
+
+	for (size_t i = 0; r == 0 && i < stage.o.n_paths; i++) {
+		const char *path = stage.o.paths[i].path;
+
+		if (strncmp(path, "/tmp/", 5) != 0)
+			continue;
+		r = fstat(s->paths[i], &st) < 0 ? -1
+						: make_point(tmp, path + 4, S_ISDIR(st.st_mode));
+		if (r < 0)
+			stage_no(NULL, errno, "cannot make the mount point %s: %m", path);
+	}
+	if (tmp >= 0)
+		close(tmp);
+	return r;
+}
+
 /* /tmp and /dev/shm: memory, both within one size. */
-static int mount_tmp(int place)
+static int mount_tmp(const struct sources *s, int place)
 {
 	int64_t size = stage.o.tmp_size, inodes;
 	char path[64], options[96];
@@ -197,7 +231,7 @@ static int mount_tmp(int place)
 	    fchmodat(place, "t/tmp", 01777, 0) < 0 || mkdirat(place, "t/shm", 0777) < 0 ||
 	    fchmodat(place, "t/shm", 01777, 0) < 0)
 		return stage_no(NULL, errno, "cannot make /tmp: %m");
-	return 0;
+	return tmp_points(s, place);
 }
 
 /* A /dev with what every program expects, terminals of its own, and no other device. bubblewrap's own
@@ -208,9 +242,9 @@ static int mount_dev(int place)
 	static const struct {
 		const char *name, *target;
 	} links[] = {
-		{"fd", "/proc/self/fd"},	 {"stdin", "/proc/self/fd/0"},
-		{"stdout", "/proc/self/fd/1"},	 {"stderr", "/proc/self/fd/2"},
-		{"core", "/proc/kcore"},	 {"ptmx", "pts/ptmx"},
+		{"fd", "/proc/self/fd"},       {"stdin", "/proc/self/fd/0"},
+		{"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
+		{"core", "/proc/kcore"},       {"ptmx", "pts/ptmx"},
 	};
 	char path[64], from[32], name[32];
 
@@ -260,8 +294,7 @@ static int make_name(int place, const char *name, int like)
 
 static int make_names(const struct sources *s, int place)
 {
-	static const char *const dirs[] = {"s",	   "t",	  "dev",  "home",
-					   "berth", "root", "low", "skel"};
+	static const char *const dirs[] = {"s", "t", "dev", "home", "berth", "root", "low", "skel"};
 	const struct stage_options *o = &stage.o;
 	char name[8];
 
@@ -336,9 +369,9 @@ int mounts_make(void)
 	if (o->rootfs &&
 	    (bind_fd(s.rootfs, place, "low") < 0 || bind_fd(s.root, place, "root") < 0))
 		return -1;
-	if (root_make(place) < 0 || read_only(place) < 0 || mount_tmp(place) < 0 ||
-	    mount_dev(place) < 0 ||
-	    bind_fd(s.home, place, "home") < 0 || bind_fd(s.berth, place, "berth") < 0)
+	if (root_make(place) < 0 || read_only(place) < 0 || mount_tmp(&s, place) < 0 ||
+	    mount_dev(place) < 0 || bind_fd(s.home, place, "home") < 0 ||
+	    bind_fd(s.berth, place, "berth") < 0)
 		return -1;
 	return bind_paths(&s, place, true);
 }

@@ -110,8 +110,8 @@ static bool opt_net(struct stage_options *o, const char *v)
 /* Paths that are the sandbox's own, or that hold something of it which a mount would cover. */
 static bool path_is_ours(const char *path)
 {
-	static const char *const ours[] = {"/proc", "/dev",	 "/sys",       "/app",
-					   "/run/berth", "/run/berth-agent", "/home/user"};
+	static const char *const ours[] = {
+		"/proc", "/dev", "/sys", "/app", "/run/berth", "/run/berth-agent", "/home/user"};
 	size_t n = strlen(path);
 
 	for (size_t i = 0; i < ARRAY_LEN(ours); i++) {

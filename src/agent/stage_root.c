@@ -27,9 +27,7 @@ int file_at(int dir, const char *leaf)
 	return fd < 0 ? -1 : close(fd);
 }
 
-/* Makes path (absolute) below root, which is a tmpfs of ours: an empty directory, or an empty
- * file. No link is followed. */
-static int make_point(int root, const char *path, bool dir)
+int make_point(int root, const char *path, bool dir)
 {
 	char part[256];
 	int at = dup(root), next, r = 0, e;
@@ -113,13 +111,14 @@ static int make_path_point(int root, int low, size_t i)
 	if (stat(name, &st) < 0)
 		return stage_no(NULL, errno, "cannot look at %s: %m", path);
 	dir = S_ISDIR(st.st_mode);
-	/* Below /tmp bubblewrap makes it: that is another file system. */
+	/* What lies below /tmp is made there (mount_tmp): that is another file system. */
 	if (strncmp(path, "/tmp/", 5) == 0 || (low < 0 && is_of_system(path)) ||
 	    (low >= 0 && image_has(low, path, dir)))
 		return 0;
 	if (low >= 0 && image_has_link(low, path))
 		return stage_no("name another path", 0,
-				"there is no room for %s: it leads through a link of the image", path);
+				"there is no room for %s: it leads through a link of the image",
+				path);
 	if (make_point(root, path, dir) < 0)
 		return stage_no("name another path", errno, "cannot make the mount point %s: %m",
 				path);
@@ -129,8 +128,8 @@ static int make_path_point(int root, int low, size_t i)
 /* The sandbox's own mount points, those of --ro and --rw, and its own files. */
 static int fill(int root, int low)
 {
-	static const char *const dirs[] = {"/proc", "/dev", "/tmp", "/app", "/home/user",
-					   "/run/berth", "/etc"};
+	static const char *const dirs[] = {"/proc",      "/dev",       "/tmp", "/app",
+					   "/home/user", "/run/berth", "/etc"};
 
 	for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
 		if (make_point(root, dirs[i], true) < 0)
@@ -301,7 +300,7 @@ static int show_image(int root)
 {
 	static const char *const top[] = {"proc", "dev", "tmp", "app", "home",
 					  "run",  "sys", "etc", NULL};
-	static const char *const files[] = {"passwd",	"group",       "hosts", "hostname",
+	static const char *const files[] = {"passwd",        "group",       "hosts", "hostname",
 					    "nsswitch.conf", "resolv.conf", NULL};
 	char from[64];
 	int etc, r;
