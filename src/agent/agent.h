@@ -35,15 +35,24 @@ enum agent_level { LEVEL_PIDNS = 1, LEVEL_CGROUP = 2, LEVEL_SUBREAPER = 3 };
 /* Hierarchies of control groups: four of v1, and v2. */
 enum agent_group { GROUP_MEMORY, GROUP_PIDS, GROUP_CPU, GROUP_CPUACCT, GROUP_V2, AGENT_GROUPS };
 
+#define AGENT_PORTS 64 /* published at once */
+
 /* One page shared by init and all its children. */
 struct agent_shared {
-	atomic_int stopping; /* STOP has begun: a LAUNCH that sees it after its rename gives up */
+	/* 1: STOP has begun, 2: clock.c is making sure that it may; not 0: a LAUNCH that sees it
+	 * after its rename gives up */
+	atomic_int stopping;
 	atomic_int execs;    /* commands that EXEC runs now */
 	/* 0 not tried yet, 1 can be made, 2 with a user namespace, -1 cannot (tree.c) */
 	atomic_int pidns;
 	/* Walls: the keeper of the guests' PID namespace (its pid as init sees it; 0: none yet) and
 	 * whether it is ready; connections through published ports. */
 	atomic_int guests, guests_ready, forwards;
+	atomic_llong worked; /* now_ms() when there was work last: clock.c */
+	/* Published ports (0: a free place), and how many connections the forwarding child has that
+	 * took its sockets from this place on: ports.c. */
+	atomic_ushort ports[AGENT_PORTS];
+	atomic_int port_conns[AGENT_PORTS];
 };
 
 /* The facts, set once by init before the first fork and never changed afterwards. */
@@ -128,7 +137,8 @@ void arena_done(struct arena *a);
 /* ---- a connection ---- */
 
 struct conn {
-	int fd; /* stream socket, blocking */
+	int fd;     /* stream socket, blocking */
+	int passed; /* an fd that came with the bytes (conn_take_fd), or -1 */
 	struct buf in, out;
 	struct wire_w w;         /* the frame being written */
 	size_t in_start, in_end; /* bytes read ahead */
@@ -177,9 +187,9 @@ void conn_trim(struct conn *c);
  * final OK or ERROR. Returns 0 to go on with the stream, -1 to close it. */
 typedef int verb_fn(struct conn *c, const uint8_t *p, size_t n);
 
-/* Executions and guests: launch.c record.c attach.c control.c exec.c info.c init.c */
+/* Executions and guests: launch.c record.c attach.c control.c exec.c info.c ports.c */
 verb_fn verb_launch, verb_status, verb_list, verb_read, verb_watch, verb_cancel, verb_signal,
-	verb_stdin, verb_stdin_close, verb_resize, verb_exec, verb_info, verb_stop;
+	verb_stdin, verb_stdin_close, verb_resize, verb_exec, verb_info, verb_publish, verb_stop;
 /* Files and the store: files.c relay.c store.c unpack.c install.c prune.c */
 verb_fn verb_put, verb_get, verb_stat, verb_ls, verb_mkdir, verb_symlink, verb_remove, verb_connect,
 	verb_have, verb_unpack, verb_install, verb_prune, verb_forget;

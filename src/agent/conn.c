@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/clock.h"
 #include "agent/conn.h"
 
 #define READ_AHEAD 65536u
@@ -25,10 +26,57 @@
 
 /* ---- receiving ---- */
 
+static void drop_passed(struct conn *c)
+{
+	if (c->passed >= 0)
+		close(c->passed);
+	c->passed = -1;
+}
+
+int conn_take_fd(struct conn *c)
+{
+	int fd = c->passed;
+
+	c->passed = -1;
+	return fd;
+}
+
 static int broken(struct conn *c)
 {
 	c->broken = true;
 	return -1;
+}
+
+/* Keeps the one fd that may come with bytes: what an earlier one was for has not asked for it. */
+static void keep_passed(struct conn *c, struct msghdr *m)
+{
+	struct cmsghdr *h = CMSG_FIRSTHDR(m);
+
+	if (!h || h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS ||
+	    h->cmsg_len < CMSG_LEN(sizeof(int)))
+		return;
+	drop_passed(c);
+	memcpy(&c->passed, CMSG_DATA(h), sizeof(int));
+}
+
+/* read() that takes an fd along. */
+static ssize_t take(struct conn *c, int flags)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec v = {c->in.p + c->in_end, c->in.cap - c->in_end};
+	/* Exactly one: the kernel closes what has no room here. */
+	struct msghdr m = {.msg_iov = &v,
+			   .msg_iovlen = 1,
+			   .msg_control = control.buf,
+			   .msg_controllen = CMSG_LEN(sizeof(int))};
+	ssize_t r = recvmsg(c->fd, &m, flags | MSG_CMSG_CLOEXEC);
+
+	if (r >= 0)
+		keep_passed(c, &m);
+	return r;
 }
 
 /* Makes at least n bytes available at in_start. 1, 0 (closed before the first byte), -1. */
@@ -46,7 +94,7 @@ static int fill(struct conn *c, size_t n)
 	if (!buf_need(&c->in, n < READ_AHEAD ? READ_AHEAD : n))
 		return broken(c);
 	while (c->in_end < n) {
-		ssize_t r = read(c->fd, c->in.p + c->in_end, c->in.cap - c->in_end);
+		ssize_t r = take(c, 0);
 
 		if (r < 0 && errno == EINTR)
 			continue;
@@ -99,7 +147,7 @@ int conn_try(struct conn *c, uint8_t *type, const uint8_t **p, size_t *n)
 	}
 	if (!buf_need(&c->in, want < READ_AHEAD ? READ_AHEAD : want))
 		return broken(c);
-	r = recv(c->fd, c->in.p + c->in_end, c->in.cap - c->in_end, MSG_DONTWAIT);
+	r = take(c, MSG_DONTWAIT);
 	if (r < 0 && (errno == EAGAIN || errno == EINTR))
 		return 2;
 	if (r <= 0)
@@ -329,6 +377,7 @@ static const struct verb verbs[] = {
 	[WIRE_PRUNE] = {"PRUNE", verb_prune, NEED_NOTHING, false},
 	[WIRE_FORGET] = {"FORGET", verb_forget, NEED_ID, false},
 	[WIRE_INFO] = {"INFO", verb_info, NEED_NOTHING, false},
+	[WIRE_PUBLISH] = {"PUBLISH", verb_publish, NEED_NOTHING, false},
 	[WIRE_STOP] = {"STOP", verb_stop, NEED_NOTHING, false},
 };
 
@@ -352,7 +401,9 @@ static int dispatch(struct conn *c, uint8_t type, const uint8_t *p, size_t n)
 		return refuse(c, v, WIRE_E_UNSUPPORTED, "not built into this agent");
 	if (v->need == NEED_ID && (!wire_find(p, n, WK_ID, &id) || !spec_id_valid(id.p, id.n)))
 		return refuse(c, v, WIRE_E_INVALID, "no valid id");
+	clock_busy(true);
 	r = v->handler(c, p, n);
+	clock_busy(false);
 	if (r == 0 && !c->replied && !c->broken)
 		return conn_error(c, WIRE_E_INTERNAL, NULL, 0, "%s: no answer was made", v->name);
 	return c->broken ? -1 : r;
@@ -388,7 +439,7 @@ static int hello(struct conn *c, const uint8_t *p, size_t n)
 
 void conn_serve(int fd)
 {
-	static struct conn c;
+	static struct conn c = {.passed = -1};
 	const uint8_t *p;
 	uint8_t type;
 	size_t n;
@@ -408,6 +459,9 @@ void conn_serve(int fd)
 		after_exec = type == WIRE_EXEC;
 		if (dispatch(&c, type, p, n) < 0)
 			return;
+		/* It came for a request that is done; one that is here already may be meant. */
+		if (c.in_start == c.in_end)
+			drop_passed(&c);
 		conn_trim(&c);
 		conn_reap();
 	}

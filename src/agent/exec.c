@@ -2,9 +2,9 @@
 /*
  * exec.c: EXEC: one command as a guest of the sandbox, its stdio over the stream, no record.
  *
- * This connection child is the subreaper of what it starts while the command runs. Invariants:
- * the answer comes when the main process has
- * ended, whoever still holds its pipes; a stream that closes earlier ends everything by KILL; a
+ * This connection child is the subreaper of what it starts while the command runs; with walls, a
+ * process that it forks into the guests' namespaces is, and has the stream meanwhile. Invariants:
+ * the answer comes when the main process has ended, whoever still holds its pipes; a stream that closes earlier ends everything by KILL; a
  * caller that does not read stalls
  * the output and nothing else (time-outs and signals go on).
  */
@@ -19,12 +19,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/clock.h"
 #include "agent/conn.h"
+#include "agent/guests.h"
 #include "agent/init.h"
 #include "agent/limits.h"
 #include "agent/session.h"
 #include "agent/spawn.h"
 #include "agent/sweep.h"
+#include "agent/walls.h"
 
 #define CHUNK 65536u
 
@@ -73,7 +76,9 @@ static int open_workdir(const uint8_t *p, size_t n, struct agent_fail *f)
 	if (!slice_str(w, path, sizeof(path)))
 		return fail(f, WIRE_E_INVALID, "workdir", ENAMETOOLONG,
 			    "the working directory's path is too long");
+	wall_as_worker(true);
 	fd = openat(agent.homefd, path[0] ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	wall_as_worker(false);
 	if (fd < 0)
 		return fail(f, errno == ENOENT ? WIRE_E_NOT_FOUND : WIRE_E_IO, "workdir", errno,
 			    "working directory \"%s\": %m", path);
@@ -115,6 +120,15 @@ static int open_stdio(struct exec *e, struct spawn *s, const uint8_t *p, size_t 
 	return 0;
 }
 
+/* The worker may open its own ends again (/dev/stdout); /dev/null is everybody's. */
+static int give_stdio(const struct exec *e, const struct spawn *s)
+{
+	return (e->in >= 0 && wall_give(s->in) < 0) || wall_give(s->out) < 0 ||
+			       wall_give(s->err) < 0
+		       ? -1
+		       : 0;
+}
+
 static void close_ends(struct spawn *s)
 {
 	int fds[] = {s->in, s->out == s->in ? -1 : s->out, s->err == s->out ? -1 : s->err,
@@ -135,7 +149,8 @@ static size_t room_for(size_t n)
 
 static int start(struct exec *e, const uint8_t *p, size_t n, struct agent_fail *f)
 {
-	struct spawn s = {.in = -1, .out = -1, .err = -1, .cwdfd = -1, .mntns_fd = -1, .tied = true};
+	struct spawn s = {
+		.in = -1, .out = -1, .err = -1, .cwdfd = -1, .mntns_fd = -1, .tied = true};
 	struct arena a;
 	int r = -1;
 
@@ -150,6 +165,8 @@ static int start(struct exec *e, const uint8_t *p, size_t n, struct agent_fail *
 	else if (limits_exec(s.argv, s.envp, f) == 0 && (s.cwdfd = open_workdir(p, n, f)) >= 0 &&
 		 open_stdio(e, &s, p, n, f) == 0)
 		r = 0;
+	if (r == 0 && give_stdio(e, &s) < 0)
+		r = fail(f, WIRE_E_UNAVAILABLE, "pipe", errno, "cannot make a pipe: %m");
 	if (r == 0) {
 		e->main = spawn(&s, f);
 		r = e->main < 0 ? -1 : 0;
@@ -420,22 +437,107 @@ static int exec_here(struct conn *c, const uint8_t *p, size_t n)
 	struct agent_fail f;
 	int r;
 
-	if (signals_fd() < 0)
-		return conn_error(c, WIRE_E_UNAVAILABLE, "exec", errno, "EXEC: %m");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	e.grace_ms = wire_find_int(p, n, WK_GRACE_MS, SPEC_GRACE_MS);
 	e.deadline = timeout > 0 ? now_ms() + timeout : 0;
-	atomic_fetch_add(&agent.shared->execs, 1);
-	if (atomic_load(&agent.shared->stopping)) {
-		r = conn_error(c, WIRE_E_UNAVAILABLE, "exec", 0, "the sandbox is being stopped");
-	} else if (start(&e, p, n, &f) < 0) {
+	if (start(&e, p, n, &f) < 0) {
 		r = conn_fail(c, &f);
 		e.gone = true;
 		finish(&e);
-	} else {
-		run(&e);
-		r = finish(&e);
+		return r;
 	}
+	run(&e);
+	return finish(&e);
+}
+
+/* ---- among the guests ---- */
+
+/* What comes back to the connection child; the bytes that were read ahead follow. */
+struct handed_back {
+	int32_t result;
+	bool replied, broken;
+	uint32_t n;
+};
+
+/* The process that owns the command's tree, inside the guests' namespaces. */
+static void guest_main(struct conn *c, const uint8_t *p, size_t n, int back) attr_noreturn;
+static void guest_main(struct conn *c, const uint8_t *p, size_t n, int back)
+{
+	struct handed_back h = {.result = -1};
+	struct pollfd pf = {back, 0, 0};
+
+	/* When the connection child dies, everything here ends as if the caller had gone. */
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (poll(&pf, 1, 0) > 0)
+		_exit(0); /* it is dead already */
+	h.result = exec_here(c, p, n);
+	h.replied = c->replied;
+	h.broken = c->broken;
+	h.n = h.broken ? 0 : (uint32_t)(c->in_end - c->in_start);
+	if (write_all(back, &h, sizeof(h)) == 0)
+		write_all(back, c->in.p + c->in_start, h.n);
+	_exit(0);
+}
+
+/* Waits for the guest; what it read ahead is ours again. As a handler. */
+static int take_back(struct conn *c, pid_t pid, int back)
+{
+	struct pollfd pf[2] = {{back, POLLIN, 0}, {signals_fd(), POLLIN, 0}};
+	struct signalfd_siginfo si;
+	struct handed_back h;
+
+	while (poll(pf, 2, -1) < 0 || !pf[0].revents) {
+		while (read(signals_fd(), &si, sizeof(si)) == (ssize_t)sizeof(si)) {
+			if (si.ssi_signo == SIGTERM)
+				kill(pid, SIGTERM);
+		}
+	}
+	/* One that was killed may have sent half an answer. */
+	c->broken = true;
+	if (read_full(back, &h, sizeof(h)) != (ssize_t)sizeof(h) || h.broken ||
+	    !buf_need(&c->in, h.n) || read_full(back, c->in.p, h.n) != (ssize_t)h.n)
+		return -1;
+	c->broken = false;
+	c->replied = h.replied;
+	c->in_start = 0;
+	c->in_end = h.n;
+	return h.result;
+}
+
+static int exec_among_guests(struct conn *c, const uint8_t *p, size_t n)
+{
+	struct agent_fail f;
+	int back[2], r;
+	pid_t pid;
+
+	if (pipe2(back, O_CLOEXEC) < 0)
+		return conn_error(c, WIRE_E_UNAVAILABLE, "exec", errno, "EXEC: %m");
+	pid = guests_fork(false, &f);
+	if (pid == 0) {
+		close(back[0]);
+		guest_main(c, p, n, back[1]);
+	}
+	close(back[1]);
+	r = pid < 0 ? conn_fail(c, &f) : take_back(c, pid, back[0]);
+	close(back[0]);
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return r;
+}
+
+/* ---- the verb ---- */
+
+static int counted(struct conn *c, const uint8_t *p, size_t n)
+{
+	int r;
+
+	if (signals_fd() < 0)
+		return conn_error(c, WIRE_E_UNAVAILABLE, "exec", errno, "EXEC: %m");
+	atomic_fetch_add(&agent.shared->execs, 1);
+	if (clock_stopping())
+		r = conn_error(c, WIRE_E_UNAVAILABLE, "exec", 0, "the sandbox is being stopped");
+	else
+		r = agent.walled ? exec_among_guests(c, p, n) : exec_here(c, p, n);
 	atomic_fetch_sub(&agent.shared->execs, 1);
 	return r;
 }
@@ -444,8 +546,9 @@ int verb_exec(struct conn *c, const uint8_t *p, size_t n)
 {
 	pid_t pid;
 
-	if (waitpid(-1, NULL, WNOHANG) < 0)
-		return exec_here(c, p, n);
+	/* With walls the keeper adopts what is left, and this process is not its parent. */
+	if (agent.walled || waitpid(-1, NULL, WNOHANG) < 0)
+		return counted(c, p, n);
 	/*
 	 * What an earlier EXEC on this stream left in the background is our child and must
 	 * outlive this one's end. So the stream moves into a
@@ -458,5 +561,6 @@ int verb_exec(struct conn *c, const uint8_t *p, size_t n)
 	if (pid > 0)
 		_exit(0);
 	init_tell(INIT_MSG_CONN);
-	return exec_here(c, p, n);
+	clock_busy(true);
+	return counted(c, p, n);
 }

@@ -15,8 +15,11 @@
 
 #include "agent/afs.h"
 #include "agent/attach.h"
+#include "agent/clock.h"
 #include "agent/conn.h"
+#include "agent/guests.h"
 #include "agent/init.h"
+#include "agent/ports.h"
 #include "agent/record.h"
 #include "agent/tree.h"
 
@@ -58,10 +61,15 @@ static int64_t each_alive(int64_t kind, void (*each)(void *ctx, int dirfd), void
 	return count;
 }
 
+int64_t records_alive(void)
+{
+	return each_alive(WIRE_KIND_EXECUTION, NULL, NULL) +
+	       each_alive(WIRE_KIND_SESSION, NULL, NULL);
+}
+
 int verb_info(struct conn *c, const uint8_t *p, size_t n)
 {
-	int64_t running = each_alive(WIRE_KIND_EXECUTION, NULL, NULL) +
-			  each_alive(WIRE_KIND_SESSION, NULL, NULL);
+	int64_t running = records_alive();
 	struct wire_w *w = conn_begin(c, WIRE_OK);
 
 	(void)p, (void)n;
@@ -72,6 +80,8 @@ int verb_info(struct conn *c, const uint8_t *p, size_t n)
 	wire_w_int(w, WK_RUNNING, running + atomic_load(&agent.shared->execs));
 	wire_w_str(w, WK_CONTAINMENT, tree_have_pidns() ? "pidns" : "subreaper");
 	wire_w_str(w, WK_MACHINE, agent.machine);
+	clock_info(w);
+	ports_info(w);
 	return conn_end(c);
 }
 
@@ -107,12 +117,11 @@ void stop_everything(const char *cause, int64_t grace)
 	each_alive(WIRE_KIND_SESSION, cancel_one, &s);
 	/* Their graces bound this; a cancel that met a record between its rename and its
 	 * supervisor is sent again with the next look. */
-	while (each_alive(WIRE_KIND_EXECUTION, NULL, NULL) +
-		       each_alive(WIRE_KIND_SESSION, NULL, NULL) >
-	       0)
+	while (records_alive() > 0)
 		pause_ms();
 	for (int i = 0; i < SESSIONS_TRIES && atomic_load(&agent.shared->execs) > 0; i++)
 		pause_ms();
+	guests_end();
 }
 
 int verb_stop(struct conn *c, const uint8_t *p, size_t n)
@@ -126,6 +135,6 @@ int verb_stop(struct conn *c, const uint8_t *p, size_t n)
 		return conn_error(c, WIRE_E_INVALID, NULL, 0, "STOP: unknown cause");
 	stop_everything(cause, wire_find_int(p, n, WK_GRACE_MS, -1));
 	conn_ok(c);
-	init_tell(INIT_MSG_END);
+	init_tell_end(cause);
 	return -1;
 }

@@ -17,33 +17,28 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
-#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define XXH_VECTOR 0 /* XXH_SCALAR */
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-#include "agent/afs.h"
 #include "agent/cgroup.h"
+#include "agent/clock.h"
 #include "agent/conn.h"
+#include "agent/guests.h"
 #include "agent/init.h"
+#include "agent/net.h"
 #include "agent/options.h"
+#include "agent/ports.h"
 #include "agent/prune.h"
 #include "agent/spawn.h"
 
-#define CONNS_MAX 4096u  /* connection children at once; pid_max of a small machine is 32768 */
-#define DRAIN_MAX 65536u /* bytes of one forgotten pipe per turn */
-#define DIRS_MAX  64
-#define WINNER_MS 10000
-
-extern char **environ;
+#define CONNS_MAX   4096u  /* connection children at once; pid_max of a small machine is 32768 */
+#define DRAIN_MAX   65536u /* bytes of one forgotten pipe per turn */
+#define AGENT_MOUNT "/run/berth-agent" /* where stage.c has it mounted */
 
 struct agent agent = {
 	.dirfd = -1,
@@ -56,255 +51,31 @@ struct agent agent = {
 };
 
 static struct {
-	int lockfd, listenfd, sigfd, epfd, msgfd, spare;
+	int listenfd, sigfd, epfd, msgfd, spare;
+	int exitfd; /* --exit-fd: open for as long as we are */
+	int netwatch;
+	bool public_only;
 	pid_t conns[CONNS_MAX];
 	unsigned n_conns;
 	bool ending;
-} self = {.lockfd = -1, .listenfd = -1, .sigfd = -1, .epfd = -1, .msgfd = -1, .spare = -1};
+} self = {.listenfd = -1,
+	  .sigfd = -1,
+	  .epfd = -1,
+	  .msgfd = -1,
+	  .spare = -1,
+	  .exitfd = -1,
+	  .netwatch = -1};
 
-/* ---- facts ---- */
-
-static void find_boot_id(void)
+int init_watch(int fd, enum init_source source, unsigned index)
 {
-	char text[64];
-	unsigned n = 0;
-
-	if (read_file_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", text, sizeof(text)) < 0)
-		return;
-	for (const char *p = text; *p && n < 32; p++) {
-		int d = *p >= '0' && *p <= '9'   ? *p - '0'
-			: *p >= 'a' && *p <= 'f' ? *p - 'a' + 10
-						 : -1;
-
-		if (d < 0)
-			continue;
-		agent.boot[n / 2] = (uint8_t)(agent.boot[n / 2] << 4 | d);
-		n++;
-	}
-}
-
-int agent_find_hash(void)
-{
-	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-	XXH128_canonical_t c;
-	struct stat st;
-	void *p;
-
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return -1;
-	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	close(fd);
-	if (p == MAP_FAILED)
-		return -1;
-	XXH128_canonicalFromHash(&c, XXH3_128bits(p, (size_t)st.st_size));
-	munmap(p, (size_t)st.st_size);
-	hex(agent.hash, c.digest, sizeof(c.digest));
-	return 0;
-}
-
-static const char *env_get(const char *name)
-{
-	size_t n = strlen(name);
-
-	for (char **e = environ; *e; e++) {
-		if (strncmp(*e, name, n) == 0 && (*e)[n] == '=' && (*e)[n + 1])
-			return *e + n + 1;
-	}
-	return NULL;
-}
-
-/* The passwd entry of this uid: name and home, from the file itself (no libc that would load
- * what it likes). */
-static void find_passwd(char *name, size_t name_cap, char *home, size_t home_cap)
-{
-	static char text[65536];
-	ssize_t n = read_file_at(AT_FDCWD, "/etc/passwd", text, sizeof(text));
-
-	for (char *line = text, *end; n > 0 && line && *line; line = end ? end + 1 : NULL) {
-		char *field[7] = {line};
-		int i;
-
-		end = strchr(line, '\n');
-		if (end)
-			*end = '\0';
-		for (i = 1; i < 7 && (field[i] = strchr(field[i - 1], ':')); i++)
-			*field[i]++ = '\0';
-		if (i < 7 || strtoul(field[2], NULL, 10) != geteuid())
-			continue;
-		fmt(name, name_cap, "%s", field[0]);
-		fmt(home, home_cap, "%s", field[5]);
-		break;
-	}
-	madvise((void *)(((uintptr_t)text + 4095) & ~(uintptr_t)4095), sizeof(text) - 4096,
-		MADV_DONTNEED);
-}
-
-static void find_home(void)
-{
-	static char name[64], home[AGENT_PATH_MAX];
-	const char *h = env_get("HOME"), *u = env_get("USER");
-	char *slash;
-
-	if (!h || !u)
-		find_passwd(name, sizeof(name), home, sizeof(home));
-	if (h)
-		fmt(home, sizeof(home), "%s", h);
-	if (home[0] != '/') {
-		fmt(home, sizeof(home), "%s", agent.dir);
-		slash = strrchr(home, '/');
-		slash[slash == home] = '\0';
-	}
-	agent.home = home;
-	agent.user = u ? u : name;
-	agent.homefd = open(home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
-
-static int find_facts(struct agent_fail *f)
-{
-	static struct utsname u;
-
-	agent.is_pid1 = getpid() == 1;
-	agent.root = geteuid() == 0;
-	agent.environ = environ;
-	agent.init_pid = getpid();
-	agent.started_ms = wall_ms();
-	if (uname(&u) == 0)
-		fmt(agent.machine, sizeof(agent.machine), "%s", u.machine);
-	find_boot_id();
-	find_home();
-	agent.shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (agent.shared == MAP_FAILED || agent_find_hash() < 0)
-		return fail(f, WIRE_E_UNAVAILABLE, "init", errno, "cannot start: %m");
-	return 0;
-}
-
-/* ---- the directory ---- */
-
-static int make_dirs(const char *path)
-{
-	char part[AGENT_PATH_MAX];
-	size_t n = strlen(path);
-
-	if (n >= sizeof(part)) {
-		errno = ENAMETOOLONG;
-		return -1;
-	}
-	for (size_t i = 1; i <= n; i++) {
-		if (path[i] != '/' && path[i] != '\0')
-			continue;
-		memcpy(part, path, i);
-		part[i] = '\0';
-		if (mkdir(part, 0700) < 0 && errno != EEXIST && errno != EISDIR)
-			return -1;
-	}
-	return 0;
-}
-
-static int enter_dir(const char *path, struct agent_fail *f)
-{
-	static char dir[AGENT_PATH_MAX];
-	static const char *const inside[] = {"x",       "s",       "store", "store/b",
-					     "store/t", "store/l", "app",   "tmp"};
-
-	if (make_dirs(path) < 0 ||
-	    (agent.dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 ||
-	    fchdir(agent.dirfd) < 0 || !getcwd(dir, sizeof(dir)))
-		return fail(f, WIRE_E_IO, "directory", errno, "cannot use %s: %m", path);
-	agent.dir = dir;
-	for (size_t i = 0; i < ARRAY_LEN(inside); i++) {
-		if (mkdir(inside[i], 0700) < 0 && errno != EEXIST)
-			return fail(f, WIRE_E_IO, "directory", errno, "cannot make %s/%s: %m", dir,
-				    inside[i]);
-	}
-	return 0;
-}
-
-/* 0 taken; 1 another init holds it; -1 and *f. */
-static int take_lock(struct agent_fail *f)
-{
-	self.lockfd = open("init.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (self.lockfd < 0)
-		return fail(f, WIRE_E_IO, "lock", errno, "cannot open %s/init.lock: %m", agent.dir);
-	if (ofd_lock(self.lockfd, F_WRLCK, false) == 0)
-		return 0;
-	if (errno == EAGAIN || errno == EACCES)
-		return 1;
-	return fail(f, WIRE_E_UNSUPPORTED, "lock", errno, "the file system of %s has no locks: %m",
-		    agent.dir);
-}
-
-static bool somebody_listens(void)
-{
-	struct sockaddr_un a = {.sun_family = AF_UNIX, .sun_path = "init.sock"};
-	int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
-
-	/* EAGAIN: its queue is full, so it listens. */
-	r = s < 0 ? -1 : connect(s, (struct sockaddr *)&a, sizeof(a));
-	r = r == 0 || errno == EAGAIN;
-	if (s >= 0)
-		close(s);
-	return r;
-}
-
-/* Another one holds the lock. It may not listen yet, or be about to end: nobody tells, so it is
- * asked. 1: it listens; 0: it has ended and the lock is ours; -1. */
-static int wait_for_winner(struct agent_fail *f)
-{
-	int64_t end = now_ms() + WINNER_MS;
-
-	do {
-		if (somebody_listens())
-			return 1;
-		if (ofd_lock(self.lockfd, F_WRLCK, false) == 0)
-			return 0;
-		poll(NULL, 0, 1);
-	} while (now_ms() < end);
-	return fail(f, WIRE_E_TIMEOUT, "lock", 0,
-		    "the init that holds %s/init.lock does not answer", agent.dir);
-}
-
-/* By hand: a child that was forked a moment ago may still have the file open. */
-static void let_go(void)
-{
-	ofd_lock(self.lockfd, F_UNLCK, false);
-}
-
-static int write_incarnation(struct agent_fail *f)
-{
-	int fd = open("tmp/incarnation", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
-		      0600),
-	    r;
-
-	random_bytes(agent.incarnation, sizeof(agent.incarnation));
-	r = fd < 0 ? -1 : write_all(fd, agent.incarnation, sizeof(agent.incarnation));
-	if (fd >= 0)
-		close(fd);
-	if (r < 0 || rename("tmp/incarnation", "incarnation") < 0)
-		return fail(f, WIRE_E_IO, "directory", errno, "cannot write %s/incarnation: %m",
-			    agent.dir);
-	return 0;
-}
-
-static int make_socket(struct agent_fail *f)
-{
-	struct sockaddr_un a = {.sun_family = AF_UNIX, .sun_path = "tmp/init.sock"};
-	mode_t mask = umask(0077);
-
-	self.listenfd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	unlink(a.sun_path);
-	if (self.listenfd < 0 || bind(self.listenfd, (struct sockaddr *)&a, sizeof(a)) < 0 ||
-	    listen(self.listenfd, 1024) < 0 || rename(a.sun_path, "init.sock") < 0)
-		return fail(f, WIRE_E_IO, "socket", errno, "cannot listen on %s/init.sock: %m",
-			    agent.dir);
-	umask(mask);
-	return 0;
-}
-
-static int watch_fd(int fd, uint64_t tag)
-{
-	struct epoll_event e = {.events = EPOLLIN, .data.u64 = tag};
+	struct epoll_event e = {.events = EPOLLIN, .data.u64 = (uint64_t)source << 32 | index};
 
 	return epoll_ctl(self.epfd, EPOLL_CTL_ADD, fd, &e);
+}
+
+void init_unwatch(int fd)
+{
+	epoll_ctl(self.epfd, EPOLL_CTL_DEL, fd, NULL);
 }
 
 static int make_loop(struct agent_fail *f)
@@ -327,8 +98,10 @@ static int make_loop(struct agent_fail *f)
 	agent.initfd = pair[1];
 	fcntl(self.msgfd, F_SETFL, O_NONBLOCK);
 	self.spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (watch_fd(self.sigfd, 0) < 0 || watch_fd(self.listenfd, 1) < 0 ||
-	    watch_fd(self.msgfd, 2) < 0)
+	if (init_watch(self.sigfd, INIT_SIGNALS, 0) < 0 ||
+	    init_watch(self.listenfd, INIT_LISTEN, 0) < 0 ||
+	    init_watch(self.msgfd, INIT_MESSAGE, 0) < 0 ||
+	    (self.netwatch >= 0 && init_watch(self.netwatch, INIT_NETWATCH, 0) < 0))
 		return fail(f, WIRE_E_UNAVAILABLE, "init", errno, "cannot start: %m");
 	return 0;
 }
@@ -403,16 +176,36 @@ static void accept_all(void)
 
 static void reap(void)
 {
-	pid_t pid;
+	siginfo_t si;
 
-	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
+	for (;;) {
+		si.si_pid = 0;
+		if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) < 0 || !si.si_pid)
+			return;
+		/* Before its pid can be another's. */
+		guests_saw(si.si_pid);
+		ports_saw(si.si_pid);
+		clock_saw(si.si_pid);
+		waitpid(si.si_pid, NULL, 0);
 		for (unsigned i = 0; i < self.n_conns; i++) {
-			if (self.conns[i] == pid) {
+			if (self.conns[i] == si.si_pid) {
 				self.conns[i] = self.conns[--self.n_conns];
 				break;
 			}
 		}
 	}
+}
+
+pid_t init_fork_helper(void)
+{
+	int keep[] = {agent.dirfd, agent.homefd, agent.initfd};
+	pid_t pid = fork();
+
+	if (pid != 0)
+		return pid;
+	fds_keep(keep, ARRAY_LEN(keep));
+	signals_agent();
+	return 0;
 }
 
 /* SIGTERM is a STOP without a caller: a child does what blocks and tells us to end. */
@@ -422,19 +215,12 @@ static void begin_stop(void)
 
 	if (self.ending)
 		return;
-	pid = fork();
-	if (pid < 0)
+	pid = init_fork_helper();
+	self.ending = pid > 0;
+	if (pid != 0)
 		return;
-	if (pid > 0) {
-		self.ending = true;
-		return;
-	}
-	int keep[] = {agent.dirfd, agent.homefd, agent.initfd};
-
-	fds_keep(keep, ARRAY_LEN(keep));
-	signals_agent();
 	stop_everything("stopped", -1);
-	init_tell(INIT_MSG_END);
+	init_tell_end("stopped");
 	_exit(0);
 }
 
@@ -453,11 +239,12 @@ static void on_signals(void)
 		begin_stop();
 }
 
-static void end(void) attr_noreturn;
-static void end(void)
+static void end(char cause) attr_noreturn;
+static void end(char cause)
 {
+	dir_ended(cause == 'i' ? "idle" : cause == 'e' ? "expired" : "stopped");
 	unlink("init.sock");
-	let_go();
+	dir_unlock();
 	for (unsigned i = 0; i < self.n_conns; i++)
 		kill(self.conns[i], SIGTERM);
 	groups_sweep(true);
@@ -473,20 +260,55 @@ static void end_sessions(pid_t except)
 	}
 }
 
-static void take_pipes(struct msghdr *m)
+static void take_pipe(int fd)
+{
+	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 || init_watch(fd, INIT_DRAIN, (unsigned)fd) < 0)
+		close(fd);
+}
+
+/* The fds of a message; -1 where there is none. */
+static void passed_fds(struct msghdr *m, int fds[2])
 {
 	struct cmsghdr *c = CMSG_FIRSTHDR(m);
-	int fds[2];
 	size_t n;
 
+	fds[0] = fds[1] = -1;
 	if (!c || c->cmsg_type != SCM_RIGHTS)
 		return;
 	n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-	memcpy(fds, CMSG_DATA(c), n * sizeof(int));
-	for (size_t i = 0; i < n; i++) {
-		if (fcntl(fds[i], F_SETFL, O_NONBLOCK) < 0 ||
-		    watch_fd(fds[i], 16 + (uint64_t)fds[i]) < 0)
-			close(fds[i]);
+	memcpy(fds, CMSG_DATA(c), (n < 2 ? n : 2) * sizeof(int));
+}
+
+static void obey(const struct init_message *m, int fds[2])
+{
+	switch (m->kind) {
+	case INIT_MSG_DRAIN:
+		for (int i = 0; i < 2; i++) {
+			if (fds[i] >= 0)
+				take_pipe(fds[i]);
+			fds[i] = -1;
+		}
+		break;
+	case INIT_MSG_PORT:
+		if (fds[1] >= 0)
+			ports_publish(m->port, fds[0], fds[1]);
+		fds[0] = fds[1] = -1;
+		break;
+	case INIT_MSG_CONN:
+		if (self.n_conns < CONNS_MAX)
+			self.conns[self.n_conns++] = m->pid;
+		break;
+	case INIT_MSG_SESSIONS:
+		end_sessions(m->pid);
+		break;
+	case INIT_MSG_GUESTS:
+		guests_make();
+		break;
+	case INIT_MSG_NO_GUESTS:
+		guests_kill();
+		break;
+	case INIT_MSG_END:
+		end(m->cause);
 	}
 }
 
@@ -496,27 +318,22 @@ static void on_message(void)
 		struct cmsghdr align;
 		char buf[CMSG_SPACE(2 * sizeof(int))];
 	} control;
-	struct {
-		char kind;
-		char pad[3];
-		int32_t pid;
-	} msg = {0};
+	struct init_message msg = {0};
 	struct iovec v = {&msg, sizeof(msg)};
 	struct msghdr m = {.msg_iov = &v,
 			   .msg_iovlen = 1,
 			   .msg_control = control.buf,
 			   .msg_controllen = sizeof(control)};
+	int fds[2];
 
 	if (recvmsg(self.msgfd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) <= 0)
 		return;
-	if (msg.kind == INIT_MSG_DRAIN)
-		take_pipes(&m);
-	else if (msg.kind == INIT_MSG_CONN && self.n_conns < CONNS_MAX)
-		self.conns[self.n_conns++] = msg.pid;
-	else if (msg.kind == INIT_MSG_SESSIONS)
-		end_sessions(msg.pid);
-	else if (msg.kind == INIT_MSG_END)
-		end();
+	passed_fds(&m, fds);
+	obey(&msg, fds);
+	for (int i = 0; i < 2; i++) {
+		if (fds[i] >= 0)
+			close(fds[i]);
+	}
 }
 
 static void drain(int fd)
@@ -530,6 +347,44 @@ static void drain(int fd)
 		MADV_DONTNEED);
 }
 
+static void on_netwatch(void)
+{
+	if (net_watch_event(self.netwatch, self.public_only) == 0)
+		return;
+	init_unwatch(self.netwatch);
+	close(self.netwatch);
+	self.netwatch = -1;
+}
+
+static void on_event(enum init_source source, unsigned index)
+{
+	switch (source) {
+	case INIT_SIGNALS:
+		on_signals();
+		break;
+	case INIT_LISTEN:
+		accept_all();
+		break;
+	case INIT_MESSAGE:
+		on_message();
+		break;
+	case INIT_DRAIN:
+		drain((int)index);
+		break;
+	case INIT_PORT:
+		ports_event(index);
+		break;
+	case INIT_IDLE:
+		clock_idle_event();
+		break;
+	case INIT_EXPIRY:
+		clock_expiry_event();
+		break;
+	case INIT_NETWATCH:
+		on_netwatch();
+	}
+}
+
 static void loop(void) attr_noreturn;
 static void loop(void)
 {
@@ -538,35 +393,53 @@ static void loop(void)
 	for (;;) {
 		int n = epoll_wait(self.epfd, ev, ARRAY_LEN(ev), -1);
 
-		for (int i = 0; i < n; i++) {
-			switch (ev[i].data.u64) {
-			case 0:
-				on_signals();
-				break;
-			case 1:
-				accept_all();
-				break;
-			case 2:
-				on_message();
-				break;
-			default:
-				drain((int)(ev[i].data.u64 - 16));
-			}
-		}
+		for (int i = 0; i < n; i++)
+			on_event((enum init_source)(ev[i].data.u64 >> 32),
+				 (unsigned)ev[i].data.u64);
 	}
 }
 
 /* ---- starting ---- */
 
+int init_send(struct init_message *msg, const int *fds, size_t n)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(2 * sizeof(int))];
+	} control = {.buf = {0}};
+	struct iovec v = {msg, sizeof(*msg)};
+	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+	struct cmsghdr *c;
+	ssize_t r;
+
+	msg->pid = getpid();
+	if (n) {
+		m.msg_control = control.buf;
+		m.msg_controllen = (socklen_t)CMSG_SPACE(n * sizeof(int));
+		c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = (socklen_t)CMSG_LEN(n * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, n * sizeof(int));
+	}
+	do
+		r = sendmsg(agent.initfd, &m, MSG_NOSIGNAL);
+	while (r < 0 && errno == EINTR);
+	return r == (ssize_t)sizeof(*msg) ? 0 : -1;
+}
+
 int init_tell(char kind)
 {
-	struct {
-		char kind;
-		char pad[3];
-		int32_t pid;
-	} msg = {.kind = kind, .pid = getpid()};
+	struct init_message msg = {.kind = kind};
 
-	return send(agent.initfd, &msg, sizeof(msg), MSG_NOSIGNAL) == sizeof(msg) ? 0 : -1;
+	return init_send(&msg, NULL, 0);
+}
+
+int init_tell_end(const char *cause)
+{
+	struct init_message msg = {.kind = INIT_MSG_END, .cause = cause[0]};
+
+	return init_send(&msg, NULL, 0);
 }
 
 /* One line to whoever waits: "ready", "held", or "error: …". */
@@ -586,6 +459,16 @@ static void std_fds(void)
 	}
 }
 
+static void null_fds(int from)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = from; null >= 0 && fd < 3; fd++)
+		dup2(null, fd);
+	if (null > 2)
+		close(null);
+}
+
 /* What an earlier init and its children have left under tmp/: nobody waits for it. */
 static void tidy(void)
 {
@@ -596,33 +479,56 @@ static void tidy(void)
 	_exit(0);
 }
 
+/* What a walled one does before it looks at anything else. */
+static int enter_walls(const struct init_options *o, struct agent_fail *f)
+{
+	/* The file that we were started from has no business in a sandbox. */
+	umount2(AGENT_MOUNT, MNT_DETACH);
+	if (handed_check(o, f) < 0)
+		return -1;
+	agent.in_userns = true;
+	return 0;
+}
+
+static int start_all(const struct init_options *o, struct agent_fail *f)
+{
+	self.exitfd = o->exitfd;
+	self.netwatch = o->netwatch;
+	self.public_only = o->public_only;
+	if (facts_find(f) < 0 || dir_incarnation(f) < 0 || (self.listenfd = dir_listen(f)) < 0 ||
+	    make_loop(f) < 0 || clock_start(o, f) < 0)
+		return -1;
+	return ports_start(o, f);
+}
+
 /* Never returns when it becomes the init. 1: another one runs; -1: *f. */
 static int run_init(const struct init_options *o, struct agent_fail *f)
 {
 	int keep[4 + AGENT_GROUPS + PORTS_MAX], r;
 
 	std_fds();
+	if (agent.walled && enter_walls(o, f) < 0)
+		return -1;
 	fds_keep(keep, init_options_fds(o, keep));
 	signals_agent();
-	umask(0022);
+	umask(agent.file_mode == 0600 ? 0022 : 0002);
 	prctl(PR_SET_DUMPABLE, 0);
-	if (enter_dir(o->dir, f) < 0)
+	if ((!agent.walled && handed_check(o, f) < 0) || dir_enter(o->dir, f) < 0)
 		return -1;
-	r = take_lock(f);
-	if (r > 0)
-		r = wait_for_winner(f);
+	r = dir_lock(f);
 	if (r != 0)
 		return r;
 	if (!agent.is_pid1)
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (find_facts(f) < 0 || write_incarnation(f) < 0 || make_socket(f) < 0 ||
-	    make_loop(f) < 0) {
+	if (start_all(o, f) < 0) {
 		/* Before anybody hears of it and tries again: that one must not find the lock
 		 * held. */
-		let_go();
+		dir_unlock();
 		return -1;
 	}
 	groups_sweep(false);
+	if (agent.walled)
+		null_fds(0);
 	report(o->readyfd, "ready\n");
 	tidy();
 	loop();

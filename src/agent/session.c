@@ -6,13 +6,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <termios.h>
 #include <unistd.h>
 
-#include "agent/conn.h"
+#include "agent/init.h"
 #include "agent/session.h"
 #include "agent/super.h"
 
@@ -58,14 +56,7 @@ int session_pty(const struct spec *spec, int *ret_master, int *ret_slave, struct
 
 void pipes_hand_over(const int *fds, size_t n)
 {
-	union {
-		struct cmsghdr align;
-		char buf[CMSG_SPACE(2 * sizeof(int))];
-	} control = {.buf = {0}};
-	char kind = INIT_MSG_DRAIN;
-	struct iovec v = {&kind, 1};
-	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control.buf};
-	struct cmsghdr *c;
+	struct init_message m = {.kind = INIT_MSG_DRAIN};
 	int open_fds[2];
 	size_t k = 0;
 
@@ -73,16 +64,8 @@ void pipes_hand_over(const int *fds, size_t n)
 		if (fds[i] >= 0)
 			open_fds[k++] = fds[i];
 	}
-	if (!k || agent.initfd < 0)
-		return;
-	m.msg_controllen = (socklen_t)CMSG_SPACE(k * sizeof(int));
-	c = CMSG_FIRSTHDR(&m);
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = (socklen_t)CMSG_LEN(k * sizeof(int));
-	memcpy(CMSG_DATA(c), open_fds, k * sizeof(int));
-	while (sendmsg(agent.initfd, &m, MSG_NOSIGNAL) < 0 && errno == EINTR)
-		;
+	if (k && agent.initfd >= 0)
+		init_send(&m, open_fds, k);
 }
 
 void session_hand_over(struct super *s)
