@@ -211,6 +211,20 @@ static int cannot(struct group *g, int c, struct agent_fail *f)
 		    hier_names[c]);
 }
 
+/* v1: whoever has no limit on cpus of its own stands in the sandbox's group itself, for the
+ * sandbox's. */
+static void enter_box_cpu(struct group *g)
+{
+	struct group_dir *d = &g->dirs[g->n];
+
+	d->entry = base.h.own[GROUP_CPU] < 0 ? -1 : hier_open_entry(base.h.own[GROUP_CPU], false);
+	if (d->entry < 0)
+		return;
+	d->parent = d->dir = -1;
+	g->n++;
+	g->any = true;
+}
+
 /* Limits in v1 hierarchies where memory or pids or cpu are there, else in v2. What was only
  * wanted, to look at, may be missing. */
 static int make_limits(const struct spec *s, const bool asked[GROUP_V2], const bool want[GROUP_V2],
@@ -224,6 +238,9 @@ static int make_limits(const struct spec *s, const bool asked[GROUP_V2], const b
 	parent = all_v1 ? -1 : v2_parent(asked);
 	if (parent >= 0 && add_dir(g, parent, true) >= 0)
 		g->v2 = true;
+	/* Before the others: cpuacct may be the same hierarchy, and has a group of its own. */
+	if (agent.groups_given && !g->v2 && !asked[GROUP_CPU])
+		enter_box_cpu(g);
 	for (int c = 0; c < GROUP_V2; c++) {
 		errno = 0;
 		if (want[c] && set_one(g, c, s) < 0 && asked[c] && c != GROUP_CPUACCT)
@@ -324,8 +341,10 @@ void group_close(struct group *g)
 
 void group_remove(struct group *g)
 {
-	for (size_t i = 0; i < g->n && !g->shared; i++)
-		hier_remove(g->dirs[i].parent, g->name, REMOVE_WAIT_MS);
+	for (size_t i = 0; i < g->n && !g->shared; i++) {
+		if (g->dirs[i].parent >= 0)
+			hier_remove(g->dirs[i].parent, g->name, REMOVE_WAIT_MS);
+	}
 }
 
 static void sweep_dir(int dir, const char *mark, int wait_ms)

@@ -16,7 +16,8 @@
 #include "agent/limits.h"
 
 /* Limits from here on are none: v1 says "none" by the largest number of pages. */
-#define NO_LIMIT (INT64_MAX / 2)
+#define NO_LIMIT     (INT64_MAX / 2)
+#define CHARGE_BATCH (256 * 1024)
 
 /* ---- reading ---- */
 
@@ -38,11 +39,12 @@ static int64_t box_limit(const struct group *g)
 	return v < 0 || v > NO_LIMIT ? 0 : v;
 }
 
-/* Did the execution's own limit stop it, too? */
-static bool own_was_hit(const struct group *g)
+/* Did the execution's own limit stop it, too? In v1 the failure counters do not count on every
+ * kernel (6.18); but who was stopped there has been as large as it, to one batch of charges. */
+static bool own_was_hit(const struct group *g, int64_t own)
 {
 	return g->v2 ? hier_get(g->memory, "memory.events", "oom") > 0
-		     : hier_get(g->memory, "memory.failcnt", "") > 0;
+		     : group_memory_peak(g) >= own - CHARGE_BATCH;
 }
 
 bool group_oom(const struct group *g, int64_t own, int64_t *ret_limit)
@@ -52,7 +54,7 @@ bool group_oom(const struct group *g, int64_t own, int64_t *ret_limit)
 	if (g->memory < 0 || group_oom_kills(g) <= 0)
 		return false;
 	box = box_limit(g);
-	if (own && (!box || own_was_hit(g)))
+	if (own && (!box || own_was_hit(g, own)))
 		*ret_limit = own;
 	else if (box)
 		*ret_limit = box;
