@@ -167,6 +167,7 @@ static int start(struct exec *e, const uint8_t *p, size_t n, struct agent_fail *
 		r = 0;
 	if (r == 0 && give_stdio(e, &s) < 0)
 		r = fail(f, WIRE_E_UNAVAILABLE, "pipe", errno, "cannot make a pipe: %m");
+	s.n_groups = guest_groups(s.groups);
 	if (r == 0) {
 		e->main = spawn(&s, f);
 		r = e->main < 0 ? -1 : 0;
@@ -506,9 +507,12 @@ static int take_back(struct conn *c, pid_t pid, int back)
 
 static int exec_among_guests(struct conn *c, const uint8_t *p, size_t n)
 {
+	int back[2], groups[SPAWN_GROUPS_MAX], r;
 	struct agent_fail f;
-	int back[2], r;
 	pid_t pid;
+
+	/* Opened once for all guests of this stream. */
+	(void)guest_groups(groups);
 
 	if (pipe2(back, O_CLOEXEC) < 0)
 		return conn_error(c, WIRE_E_UNAVAILABLE, "exec", errno, "EXEC: %m");

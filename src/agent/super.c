@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "agent/afs.h"
+#include "agent/clock.h"
 #include "agent/super.h"
 #include "agent/sweep.h"
 
@@ -623,5 +624,6 @@ void super_main(struct launch *l)
 	if (s.session)
 		session_hand_over(&s);
 	group_remove(&l->group);
+	clock_worked(); /* from now on the sandbox may be idle */
 	_exit(0);
 }
