@@ -44,6 +44,29 @@ static void json_time(struct json *j, const char *key, int64_t ms)
 	json_kv_str(j, key, ms ? format_rfc3339_ms(ms, buf) : NULL);
 }
 
+/* Takes "4111=http://127.0.0.1:32801 …" apart: calls fn with each port and its URL. */
+static void each_port(const char *ports, void (*fn)(void *arg, const char *port, const char *url),
+		      void *arg)
+{
+	char text[sizeof(((struct berth_provider_info *)NULL)->ports)];
+	char *word, *save = NULL;
+
+	snprintf(text, sizeof(text), "%s", ports);
+	for (word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+		char *eq = strchr(word, '=');
+
+		if (!eq)
+			continue;
+		*eq = '\0';
+		fn(arg, word, eq + 1);
+	}
+}
+
+static void json_port(void *arg, const char *port, const char *url)
+{
+	json_kv_str(arg, port, url);
+}
+
 static void info_json(struct json *j, const char *full, const struct berth_provider_info *i)
 {
 	char provider[64];
@@ -63,11 +86,14 @@ static void info_json(struct json *j, const char *full, const struct berth_provi
 	if (i->idle_minutes)
 		json_kv_int(j, "idleMinutes", i->idle_minutes);
 	json_kv_object(j, "ports");
+	each_port(i->ports, json_port, j);
 	json_end(j);
 	if (*i->isolation)
 		json_kv_str(j, "isolation", i->isolation);
 	if (*i->net)
 		json_kv_str(j, "net", i->net);
+	if (*i->uids)
+		json_kv_str(j, "uids", i->uids);
 	json_kv_str(j, "containment", i->containment);
 	json_kv_bool(j, "recordsProtected", i->records_protected);
 	if (*i->message)
@@ -94,6 +120,12 @@ static void line(const char *name, const char *value)
 		printf("%-12s %s\n", name, value);
 }
 
+static void line_port(void *arg, const char *port, const char *url)
+{
+	(void)arg;
+	printf("%-12s %s at %s\n", "port", port, url);
+}
+
 static void print_info_human(const char *full, const struct berth_provider_info *i)
 {
 	char when[TIME_RFC3339_SIZE];
@@ -111,6 +143,8 @@ static void print_info_human(const char *full, const struct berth_provider_info 
 		printf("%-12s after %" PRId64 " idle minutes\n", "stops", i->idle_minutes);
 	line("isolation", i->isolation);
 	line("net", i->net);
+	line("uids", i->uids);
+	each_port(i->ports, line_port, NULL);
 	line("containment", i->containment);
 	line("records", i->records_protected ? "protected" : "not protected from workers");
 }

@@ -159,6 +159,23 @@ static int local_put_file(void *handle, const char *path, unsigned mode, const v
 	return write_file_atomic(AT_FDCWD, path, data, len, (mode_t)mode, 0, err);
 }
 
+/* One that has expired is removed when it is come across, and not told of. A failure to is told by
+ * the one that is told of then. */
+static bool gone(const char *state_dir, const char *name)
+{
+	const struct berth_sandbox_spec spec = {
+		.provider = "local", .name = name, .state_dir = state_dir};
+	void *handle = NULL;
+	bool over;
+
+	if (local_attach(&spec, &handle, NULL) < 0)
+		return false;
+	over = local_load_any(handle, NULL) == 0 && local_expired(handle) &&
+	       local_destroy(handle, NULL) == 0;
+	local_release(handle);
+	return over;
+}
+
 static int local_list(const char *state_dir, int (*fn)(void *arg, const char *name), void *arg,
 		      struct berth_error *err)
 {
@@ -181,7 +198,7 @@ static int local_list(const char *state_dir, int (*fn)(void *arg, const char *na
 		record = mem_printf("%s/%s/sandbox", path, e->d_name);
 		if (!record)
 			return berth_fail_nomem(err);
-		if (access(record, F_OK) == 0)
+		if (access(record, F_OK) == 0 && !gone(state_dir, e->d_name))
 			rc = fn(arg, e->d_name);
 	}
 	return rc;

@@ -12,7 +12,7 @@
  *	dirs/       a symlink to each berth directory in use: their inits are ended by stop and destroy
  *	groups      isolation=bwrap: control groups of this life (written by stage)
  *	ports       isolation=bwrap: where ports were published last
- *	stage       isolation=bwrap: locked by who builds it (what we have started may outlive us)
+ *	staging     isolation=bwrap: locked by who builds it (what we have started may outlive us)
  *	boot        boot id at the last start
  *	stopped     marker: ended on purpose. With its init still there: stopping.
  *	destroying  marker: whoever finds it without a holder of the lock finishes the work

@@ -6,10 +6,12 @@
  * Nothing is made do without: what is missing is an error that says what, and the way out. When
  * init is up, bubblewrap's monitor (the process that was started) is ended: nothing of us stays.
  * A start that fails leaves no process and no group. One whose caller was killed goes on by
- * itself; it holds the lock of the file `stage`, and whoever comes next waits for what becomes of it.
+ * itself: until init serves, it holds the lock of the file `staging`, and whoever comes next ends it
+ * unless its init is up by then.
  */
 #include "providers/local/local_bwrap.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -258,22 +261,20 @@ struct start {
 	struct local *l;
 	struct child child;
 	int errors; /* memfd: what stage, bubblewrap and init say */
-	int lock;   /* of the file `stage`, in the hands of the child, too */
 	int ready;  /* pipes from init and from the network's helper */
 	int net;    /* -1: none, or ready */
 	char line[256];
 	size_t n;
 };
-#define START_INIT                                                                    \
-	{                                                                             \
-		.child = CHILD_INIT, .errors = -1, .lock = -1, .ready = -1, .net = -1 \
+#define START_INIT                                                        \
+	{                                                                 \
+		.child = CHILD_INIT, .errors = -1, .ready = -1, .net = -1 \
 	}
 
 static void start_done(struct start *s)
 {
 	child_done(&s->child);
 	fd_close(&s->errors);
-	fd_close(&s->lock);
 	fd_close(&s->ready);
 	fd_close(&s->net);
 }
@@ -408,7 +409,7 @@ static int spawn_stage(struct start *s, const struct local_tools *t, const char 
 		       const struct local_ports *ports, struct berth_error *err)
 {
 	auto(strv) struct strv argv = STRV_INIT(512), env = STRV_INIT(32);
-	struct child_fd fds[FD_PORTS + LOCAL_PORTS_MAX + 1];
+	struct child_fd fds[FD_PORTS + LOCAL_PORTS_MAX];
 	auto_close int ready_w = -1, net_w = -1;
 	struct child_params p = CHILD_PARAMS_INIT;
 	int ready[2] = {-1, -1}, net[2] = {-1, -1};
@@ -433,7 +434,6 @@ static int spawn_stage(struct start *s, const struct local_tools *t, const char 
 		fds[n++] = (struct child_fd){net_w, FD_NET_READY};
 	for (size_t i = 0; i < ports->n; i++)
 		fds[n++] = (struct child_fd){ports->p[i].fd, FD_PORTS + (int)i};
-	fds[n++] = (struct child_fd){s->lock, FD_PORTS + (int)ports->n};
 	p.argv = argv.items;
 	p.env = env.items;
 	p.cwd = s->l->base;
@@ -446,48 +446,76 @@ static int spawn_stage(struct start *s, const struct local_tools *t, const char 
 
 /* ── starts of others ───────────────────────────────────────────────────────────────────── */
 
-/* Until a start whose caller was killed is over, one way or the other; nothing tells when its
- * sandbox listens. Only with the lock of the sandbox. */
-static void settle(const struct local *l)
+/* Is a process one of a start: stage, or the bubblewrap that it has become? */
+static bool of_a_start(const char *pid)
 {
-	auto_free char *path = local_path(l, "stage");
+	auto_free char *path = mem_printf("/proc/%s/comm", pid), *name = NULL;
+
+	return path && read_file(AT_FDCWD, path, 4096, &name, NULL, NULL) == 0 &&
+	       (strncmp(name, "bwrap", 5) == 0 || strncmp(name, "berth-agent", 11) == 0);
+}
+
+static bool has_open(const char *pid, const struct stat *file)
+{
+	auto_free char *path = mem_printf("/proc/%s/fd", pid);
+	auto_closedir DIR *d = path ? opendir(path) : NULL;
+	struct dirent *e;
+	struct stat st;
+
+	while (d && (e = readdir(d))) {
+		if (fstatat(dirfd(d), e->d_name, &st, 0) == 0 && st.st_dev == file->st_dev &&
+		    st.st_ino == file->st_ino)
+			return true;
+	}
+	return false;
+}
+
+static void kill_holders(const struct stat *file)
+{
+	auto_closedir DIR *d = opendir("/proc");
+	struct dirent *e;
+
+	while (d && (e = readdir(d))) {
+		pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
+
+		if (pid > 1 && of_a_start(e->d_name) && has_open(e->d_name, file))
+			kill(pid, SIGKILL);
+	}
+}
+
+/* Ends a start whose caller was killed, unless its init is up. Only with the lock of the sandbox. */
+static int end_left(const struct local *l, struct berth_error *err)
+{
+	auto_free char *path = local_path(l, "staging");
 	auto_close int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	int64_t deadline = deadline_from_ms(START_MS);
 	struct timespec pause = {0, NS_PER_MS};
+	struct stat st;
 
-	while (fd >= 0 && fd_lock_test(fd) == 1 && now_mono_ns() < deadline) {
+	while (fd >= 0 && fd_lock_test(fd) == 1) {
 		int c = local_connect(l->inner, "init.sock");
 
 		if (c >= 0) {
 			close(c);
-			return;
+			return 0;
 		}
-		nanosleep(&pause, NULL);
+		if (now_mono_ns() > deadline || fstat(fd, &st) < 0)
+			return berth_fail(err, BERTH_E_UNAVAILABLE,
+					  "a start of %s that was left alone does not end",
+					  l->full);
+		kill_holders(&st);
+		nanosleep(&pause, NULL); /* what is killed is gone a moment later */
 	}
+	return 0;
 }
 
 static int bwrap_clean(struct local *l, struct berth_error *err)
 {
-	settle(l);
-	if (local_init_alive(l->inner))
-		return 0;
+	int rc = end_left(l, err);
+
+	if (rc < 0 || local_init_alive(l->inner))
+		return rc;
 	return local_groups_remove(l, err);
-}
-
-static int take_stage_lock(struct start *s, struct berth_error *err)
-{
-	auto_free char *path = local_path(s->l, "stage");
-	int rc;
-
-	if (!path)
-		return berth_fail_nomem(err);
-	s->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (s->lock < 0)
-		return berth_fail_errno(err, 0, errno, "%s", path);
-	rc = fd_lock(s->lock, true);
-	return rc < 0 ? berth_fail_errno(err, BERTH_E_UNAVAILABLE, -rc,
-					 "another start of %s is under way", s->l->full)
-		      : 0;
 }
 
 /* ── the launcher ───────────────────────────────────────────────────────────────────────── */
@@ -513,8 +541,6 @@ static int launch(struct local *l, const struct local_tools *t, struct berth_err
 	s.l = l;
 	if (rc == 0)
 		rc = local_ports_listen(l, &ports, err);
-	if (rc == 0)
-		rc = take_stage_lock(&s, err);
 	if (rc < 0)
 		return rc;
 	s.errors = fd_move_above_2(memfd_create("stage-errors", MFD_CLOEXEC));
