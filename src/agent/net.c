@@ -219,28 +219,32 @@ static int release(struct net_plan *plan, struct agent_fail *f)
 {
 	union {
 		struct cmsghdr align;
-		char buf[CMSG_SPACE(2 * sizeof(int))];
+		char buf[CMSG_SPACE(3 * sizeof(int))];
 	} control = {0};
-	struct iovec v = {"", 1};
+	int fds[3] = {open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC),
+		      open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), net_rules_speaker()};
+	size_t len = (fds[2] < 0 ? 2 : 3) * sizeof(int);
+	char byte = '1';
+	struct iovec v = {&byte, 1};
 	struct msghdr m = {.msg_iov = &v,
 			   .msg_iovlen = 1,
 			   .msg_control = control.buf,
-			   .msg_controllen = sizeof(control)};
-	int ns[2] = {open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC),
-		     open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)};
+			   .msg_controllen = (socklen_t)CMSG_SPACE(len)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 	ssize_t n = -1;
 
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(ns));
-	memcpy(CMSG_DATA(c), ns, sizeof(ns));
-	if (ns[0] >= 0 && ns[1] >= 0)
+	c->cmsg_len = (socklen_t)CMSG_LEN(len);
+	memcpy(CMSG_DATA(c), fds, len);
+	if (fds[0] >= 0 && fds[1] >= 0)
 		n = RETRY_EINTR(sendmsg(plan->release_fd, &m, MSG_NOSIGNAL));
 	if (n != 1)
 		fail(f, WIRE_E_UNAVAILABLE, "net", errno, "cannot start slirp4netns: %m");
-	close(ns[0]);
-	close(ns[1]);
+	for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+		if (fds[i] >= 0)
+			close(fds[i]);
+	}
 	close(plan->release_fd);
 	plan->release_fd = -1;
 	return n == 1 ? 0 : -1;

@@ -21,11 +21,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fib_rules.h>
+#include <linux/if_ether.h>
 #include <linux/if_link.h>
+#include <linux/if_packet.h>
 #include <linux/if_tun.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
+#include <net/if_arp.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -45,6 +48,8 @@ static const uint8_t resolver[4] = {10, 0, 2, 3};
 static const uint8_t address[4] = {10, 0, 2, 100};
 /* slirp's own MAC: what the answers to its ARP questions are sent to. */
 static const uint8_t gateway_mac[6] = {0x52, 0x55, 10, 0, 2, 2};
+/* Of tap0, the same everywhere: each link has this one end. */
+static const uint8_t own_mac[6] = {0x02, 'b', 'e', 'r', 't', 'h'};
 /* tap0 lets nothing to this one through. */
 static const uint8_t no_mac[6] = {0x02, 0, 0, 0, 0, 1};
 
@@ -236,8 +241,10 @@ static int link_up(struct netlink *nl, uint32_t device, uint32_t mtu, bool v6)
 	size_t nest, inner;
 
 	netlink_begin(nl, RTM_NEWLINK, 0, &m, sizeof(m));
-	if (mtu)
+	if (mtu) {
 		netlink_attr_u32(nl, IFLA_MTU, mtu);
+		netlink_attr(nl, IFLA_ADDRESS, own_mac, sizeof(own_mac));
+	}
 	if (mtu && v6) {
 		/* No link-local address by itself. */
 		nest = netlink_nest(nl, IFLA_AF_SPEC);
@@ -354,6 +361,41 @@ static int make_routes(struct netlink *nl, const struct net_plan *plan, uint32_t
 	    over_gateway(nl, &everywhere, RT_TABLE_MAIN, device) < 0)
 		return -1;
 	return netlink_flush(nl);
+}
+
+int net_rules_speaker(void)
+{
+	struct sockaddr_ll a = {.sll_family = AF_PACKET};
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+
+	a.sll_ifindex = (int)if_nametoindex(NET_DEVICE);
+	if (fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+void net_rules_announce(int fd)
+{
+	struct attr_packed {
+		struct ethhdr eth;
+		struct arphdr arp;
+		uint8_t from_mac[6], from[4], to_mac[6], to[4];
+	} a = {.eth = {.h_proto = htons(ETH_P_ARP)},
+	       .arp = {.ar_hrd = htons(ARPHRD_ETHER),
+		       .ar_pro = htons(ETH_P_IP),
+		       .ar_hln = 6,
+		       .ar_pln = 4,
+		       .ar_op = htons(ARPOP_REPLY)}};
+
+	memcpy(a.eth.h_dest, gateway_mac, 6);
+	memcpy(a.eth.h_source, own_mac, 6);
+	memcpy(a.from_mac, own_mac, 6);
+	memcpy(a.from, address, 4);
+	memcpy(a.to_mac, gateway_mac, 6);
+	memcpy(a.to, slirp_host, 4);
+	(void)!send(fd, &a, sizeof(a), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 static struct netlink requests;

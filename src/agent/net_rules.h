@@ -12,6 +12,13 @@ bool net_has_slirp(const struct net_plan *plan);
 int net_rules_make(const struct net_plan *plan, struct agent_fail *f);
 /* Brings lo up. */
 int net_rules_lo(struct agent_fail *f);
+/*
+ * A socket that may send frames on tap0 (CLOEXEC, owned by caller; -1: the kernel has none), and
+ * the one frame it is for: where the sandbox's address lives. libslirp asks for that only when it
+ * has something to deliver, and keeps the first datagram back until something else happens.
+ */
+int net_rules_speaker(void);
+void net_rules_announce(int fd);
 /* Appends a request that makes p unreachable. As netlink_end(). */
 int net_rules_deny(struct netlink *nl, const struct net_prefix *p);
 /* Is p inside what net=egress (and net=public) denies anyway? */

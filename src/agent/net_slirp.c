@@ -43,12 +43,13 @@ static int renumber(int *fds, int n)
 	return 0;
 }
 
-/* The namespaces of the stage. 1 have them; 0: it has ended; -1. */
-static int receive(int fds[2])
+/* The namespaces of the stage, and a socket to speak on the device or -1. 1 have them; 0: it has
+ * ended; -1. */
+static int receive(int fds[3])
 {
 	union {
 		struct cmsghdr align;
-		char buf[CMSG_SPACE(2 * sizeof(int))];
+		char buf[CMSG_SPACE(3 * sizeof(int))];
 	} control;
 	char byte;
 	struct iovec v = {&byte, 1};
@@ -62,9 +63,10 @@ static int receive(int fds[2])
 	if (n <= 0)
 		return (int)n;
 	c = CMSG_FIRSTHDR(&m);
-	if (!c || c->cmsg_len != CMSG_LEN(2 * sizeof(int)))
+	if (!c || c->cmsg_len < CMSG_LEN(2 * sizeof(int)))
 		return -1;
-	memcpy(fds, CMSG_DATA(c), 2 * sizeof(int));
+	fds[2] = -1;
+	memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
 	return 1;
 }
 
@@ -134,12 +136,14 @@ static void complain(const char *why)
 }
 
 /* Until slirp4netns serves, or has ended. */
-static void watch_slirp(pid_t pid, int ready, int said) attr_noreturn;
-static void watch_slirp(pid_t pid, int ready, int said)
+static void watch_slirp(pid_t pid, int ready, int said, int speaker) attr_noreturn;
+static void watch_slirp(pid_t pid, int ready, int said, int speaker)
 {
 	char byte, text[AGENT_MESSAGE_MAX];
 
 	if (RETRY_EINTR(read(ready, &byte, 1)) == 1) {
+		if (speaker >= 0)
+			net_rules_announce(speaker);
 		(void)!write_all(FD_REPORT, "1", 1);
 		_exit(0);
 	}
@@ -154,7 +158,7 @@ static void watch_slirp(pid_t pid, int ready, int said)
 static void helper(const char *path) attr_noreturn;
 static void helper(const char *path)
 {
-	int ns[2], ready[2], said;
+	int ns[3], ready[2], said;
 	pid_t pid;
 	int r = receive(ns);
 
@@ -175,7 +179,7 @@ static void helper(const char *path)
 		complain(err_text(errno));
 	close(ready[1]);
 	close(FD_EXIT);
-	watch_slirp(pid, ready[0], said);
+	watch_slirp(pid, ready[0], said, ns[2]);
 }
 
 static void start_helper(const char *path, int release, int leash, int report) attr_noreturn;

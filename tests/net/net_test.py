@@ -1,0 +1,349 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The network of isolated sandboxes, from inside, against servers on each of the host's addresses.
+
+usage: net_test.py netbox PROGRAM | berth PROGRAM
+
+With `netbox` a small program plays the stage and init (tests/net/netbox.c); with `berth` the whole
+thing is tried. Root only. Each refusal has the reason it must fail for.
+"""
+import hashlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import world  # noqa: E402
+from world import BULK, METADATA, METADATA6, PORT, PRIVATE, PUBLIC, SECRET, SINK  # noqa: E402
+
+SLIRP = shutil.which("slirp4netns")
+HERE = os.path.dirname(os.path.abspath(__file__))
+SIZE = 64 << 20
+with open(os.path.join(HERE, "probe.py"), encoding="ascii") as source:
+    PROBE = source.read()
+
+# What no sandbox with egress or public may reach, by IPv4: address, why.
+FORBIDDEN = [
+    ("127.0.0.1", "loopback of the host: slirp is told not to, and no route leads there"),
+    ("127.0.0.2", "any other loopback address of the host"),
+    ("10.77.0.1", "an address of the host"),
+    ("203.0.113.1", "an address of the host, though a public one"),
+    ("198.51.100.7", "a range that the host has as its own"),
+    ("10.77.0.255", "broadcast in the host's network"),
+    ("10.0.2.1", "slirp's alias that is our gateway"),
+    ("10.0.2.2", "slirp's alias of the host's loopback"),
+    ("10.0.2.3", "the resolver, but another port; here the resolver is the host"),
+    ("255.255.255.255", "limited broadcast: slirp would send it to the host"),
+] + [(a, "multicast: the host's own listeners hear it") for a in world.GROUPS] + [
+    (a, "metadata of cloud machines") for a in METADATA]
+FORBIDDEN6 = [(a, "an IPv6 address of the host") for a in ["fd77::1", "2001:db8:77::1"]] + [
+    (a, "metadata by IPv6") for a in METADATA6] + [
+    ("::ffff:10.77.0.1", "the host, mapped"), ("64:ff9b::10.77.0.1", "the host, by NAT64"),
+    ("2002:a4d:1::1", "the host, by 6to4"), ("ff02::1", "all nodes")]
+
+
+class Tap:
+    n = failed = 0
+
+    def ok(self, good, name, why=""):
+        self.n += 1
+        self.failed += not good
+        print("%sok %d - %s" % ("" if good else "not ", self.n, name.replace("#", "")), flush=True)
+        if not good:
+            for line in str(why).splitlines():
+                print("# " + line, flush=True)
+
+    def eq(self, got, want, name):
+        self.ok(got == want, name, "got  %r\nwant %r" % (got, want))
+
+
+class Netbox:
+    """A fresh network for every command."""
+
+    def __init__(self, program):
+        self.program = program
+
+    def open(self, mode, tasks):
+        return subprocess.Popen([self.program, mode, SLIRP, "python3", "-c", PROBE,
+                                 json.dumps(tasks)], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, text=True)
+
+    def run(self, mode, tasks):
+        p = self.open(mode, tasks)
+        out = p.communicate(timeout=120)[0]
+        if p.returncode != 0:
+            raise RuntimeError("exit %d" % p.returncode)
+        return [json.loads(line) for line in out.splitlines()]
+
+    def end(self):
+        pass
+
+
+class Berth(Netbox):
+    """One sandbox per mode, kept between commands."""
+
+    def __init__(self, program):
+        super().__init__(program)
+        self.state = tempfile.mkdtemp(prefix="net-state.")
+        self.modes = set()
+
+    def argv(self, mode, *rest):
+        return [self.program, "--state", self.state, "-s", "local:n-%s?net=%s" % (mode, mode), *rest]
+
+    def open(self, mode, tasks):
+        self.modes.add(mode)
+        return subprocess.Popen(self.argv(mode, "exec", "--", "python3", "-c", PROBE,
+                                          json.dumps(tasks)), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, text=True)
+
+    def call(self, mode, *args):
+        return subprocess.run(self.argv(mode, *args), stdin=subprocess.DEVNULL, text=True,
+                              capture_output=True, timeout=60)
+
+    def end(self):
+        for mode in self.modes:
+            self.call(mode, "sandbox", "destroy")
+        shutil.rmtree(self.state, ignore_errors=True)
+
+
+tap = Tap()
+
+
+def forbidden(way, w, mode):
+    """Every address by every trick, TCP and UDP."""
+    cases = [(k, a, why) for a, why in FORBIDDEN + FORBIDDEN6 for k in ("tcp", "udp")]
+    del w.hits[:]
+    out = way.run(mode, [["every", k, a, PORT] for k, a, _ in cases])
+    for (kind, address, why), got in zip(cases, out):
+        bad = {k: v for k, v in got.items() if v.startswith(("REACHED", "answered"))}
+        tap.ok(not bad and len(got) > 1, "net=%s: %s to %s: %s" % (mode, kind, address, why), got)
+    tap.eq(w.hits, [], "net=%s: nothing of it arrived at the host" % mode)
+    plain = {out[i]["plain"] for i, c in enumerate(cases) if c[0] == "tcp" and "." in c[1]
+             and not c[1].startswith("127.")}
+    tap.ok(plain <= {"EHOSTUNREACH", "ENETUNREACH", "EACCES"},
+           "net=%s: a program is told at once" % mode, plain)
+
+
+def reachable(way, mode, addresses, want):
+    out = way.run(mode, [["reach", k, a, PORT, "plain"] for a in addresses for k in ("tcp", "udp")])
+    names = [(k, a) for a in addresses for k in ("tcp", "udp")]
+    for (kind, address), got in zip(names, out):
+        hit = got == "answered %r" % world.FOREIGN
+        tap.ok(hit == want, "net=%s: another machine, %s to %s: %s" %
+               (mode, kind, address, "reached" if want else "a private range"), got)
+
+
+def names_and_bytes(way, mode):
+    want = hashlib.sha256(world.bulk(SIZE)).hexdigest()
+    out = way.run(mode, [["query", "udp", "10.0.2.3", "some.example"],
+                         ["query", "tcp", "10.0.2.3", "some.example"],
+                         ["own_loopback"], ["devices"], ["down", "203.0.113.2", BULK],
+                         ["up", "203.0.113.2", SINK, SIZE]])
+    tap.eq(out[0], "203.0.113.2", "net=%s: a name is found" % mode)
+    tap.eq(out[1], "203.0.113.2", "net=%s: by TCP as well" % mode)
+    tap.eq(out[2], "hello", "net=%s: own loopback" % mode)
+    tap.eq(out[3], ["lo", "tap0"], "net=%s: two devices" % mode)
+    tap.eq(out[4], [SIZE, want], "net=%s: 64 MiB in, each byte right" % mode)
+    tap.ok(out[5][0] == out[5][1], "net=%s: 64 MiB out, each byte right" % mode, out[5])
+
+
+def tampering(way, mode):
+    for name, got in way.run(mode, [["tamper"]])[0].items():
+        tap.ok(got != "DONE", "net=%s: a worker cannot: %s" % (mode, name), got)
+
+
+def new_address(way, w, mode):
+    """The host gets an address while the sandbox runs."""
+    del w.hits[:]
+    p = way.open(mode, [["later", "tcp", "203.0.113.9", PORT], ["later", "udp", "203.0.113.9", PORT]])
+    armed = [p.stdout.readline(), p.stdout.readline()]
+    tap.eq(armed, ['"armed"\n'] * 2, "net=%s: a worker waits for news of routes" % mode)
+    world.ip("address", "add", "203.0.113.9/32", "dev", "h0")
+    out = [json.loads(line) for line in p.communicate(timeout=60)[0].splitlines()]
+    for kind, got in zip(("tcp", "udp"), out):
+        bad = [v for v in got.values() if v.startswith(("REACHED", "answered"))]
+        tap.ok(not bad and got["plain"] == "EHOSTUNREACH",
+               "net=%s: an address that the host got later, %s" % (mode, kind), got)
+    tap.eq(len(out), 2, "net=%s: both were tried" % mode)
+    tap.eq(w.hits, [], "net=%s: and nothing arrived" % mode)
+    world.ip("address", "del", "203.0.113.9/32", "dev", "h0")
+
+
+def none(way, w):
+    del w.hits[:]
+    out = way.run("none", [["devices"], ["own_loopback"], ["query", "udp", "10.0.2.3", "a.example"]] +
+                  [["every", k, a, PORT] for a in w.addresses + PRIVATE + PUBLIC + METADATA
+                   for k in ("tcp", "udp")])
+    tap.eq(out[0], ["lo"], "net=none: no device but lo")
+    tap.eq(out[1], "hello", "net=none: own loopback")
+    tap.ok("203" not in out[2], "net=none: no name is found", out[2])
+    bad = [o for o in out[3:] for v in o.values() if v.startswith(("REACHED", "answered"))]
+    tap.eq(bad, [], "net=none: nothing is reached")
+    tap.eq(w.hits, [], "net=none: nothing arrived at the host")
+    tap.eq(w.slirps() if isinstance(way, Netbox) else [], [], "net=none: no slirp4netns")
+
+
+def host(way, w):
+    del w.hits[:]
+    out = way.run("host", [["reach", "tcp", a, PORT, "plain"] for a in w.addresses])
+    tap.eq(out, ["REACHED"] * len(w.addresses), "net=host: the host's addresses, loopback included")
+    tap.eq(len(w.hits), len(w.addresses), "net=host: and the host saw it: the servers do count")
+
+
+def status(pid):
+    with open("/proc/%d/status" % pid, encoding="ascii") as f:
+        return dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
+
+
+def gone(pid, fd):
+    """Waits for the end of the process behind the pidfd."""
+    return bool(select.select([fd], [], [], 10)[0])
+
+
+def slirp_itself(pid):
+    s = status(pid)
+    tap.ok("0" not in s["Uid"].split() and "0" not in s["Gid"].split(),
+           "slirp4netns: no host root", s["Uid"] + " " + s["Gid"])
+    tap.eq(int(s["CapEff"], 16) | int(s["CapPrm"], 16), 0x400,
+           "slirp4netns: no capability but binding ports, in a user namespace of its own")
+    tap.ok(os.readlink("/proc/%d/ns/user" % pid) != os.readlink("/proc/self/ns/user"),
+           "slirp4netns: which is not the host's")
+    tap.eq((s["Seccomp"], s["NoNewPrivs"], s["Groups"].strip()), ("2", "1", ""),
+           "slirp4netns: its filter is on, no groups")
+    tap.eq(sorted(os.listdir("/proc/%d/root" % pid)), ["etc", "run"],
+           "slirp4netns: sees /etc and /run alone")
+    fds = [os.readlink("/proc/%d/fd/%s" % (pid, f)) for f in os.listdir("/proc/%d/fd" % pid)]
+    odd = [f for f in fds if not f.startswith(("/dev/null", "/memfd:slirp", "pipe:", "socket:",
+                                               "/dev/net/tun", "user:[", "net:[",
+                                               "anon_inode:"))]
+    tap.eq(odd, [], "slirp4netns: has no file of its starter")
+
+
+def netbox_ends(way, w):
+    """The leash, with netbox as init."""
+    p = way.open("egress", [["later", "tcp", "203.0.113.9", PORT]])
+    tap.eq(p.stdout.readline(), '"armed"\n', "a sandbox that stays")
+    slirps = w.slirps()
+    tap.eq(len(slirps), 1, "has one slirp4netns")
+    slirp_itself(slirps[0])
+    fd = os.pidfd_open(slirps[0])
+    subprocess.run(["pkill", "-KILL", "-P", str(p.pid)], check=False)  # children of ours alone
+    p.kill()
+    p.communicate()
+    tap.ok(gone(slirps[0], fd), "which ends when the sandbox is killed")
+    os.close(fd)
+
+
+def holder(pid):
+    """The other processes that hold the exit pipe of slirp4netns: {pid}."""
+    pipe, out = os.readlink("/proc/%d/fd/4" % pid), set()
+    for other in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fds = os.listdir("/proc/%s/fd" % other)
+            if int(other) != pid and any(os.readlink("/proc/%s/fd/%s" % (other, f)) == pipe
+                                         for f in fds):
+                out.add(int(other))
+        except OSError:
+            pass
+    return out
+
+
+def berth_ends(way, w):
+    """Stop, destroy and the death of init."""
+    for how in ("stop", "destroy", "kill"):
+        before = set(w.slirps())
+        r = way.call("egress", "exec", "--", "true")
+        new = [p for p in w.slirps() if p not in before] or w.slirps()
+        tap.eq((r.returncode, r.stderr), (0, ""), "%s: a sandbox" % how)
+        mine = [p for p in new if len(holder(p)) == 1]
+        tap.eq(len(holder(new[0])), 1, "%s: init alone holds the leash" % how)
+        if how == "stop":
+            slirp_itself(new[0])
+        fds = [(p, os.pidfd_open(p)) for p in way.of_mode("egress", mine)]
+        tap.eq(len(fds), 1, "%s: one slirp4netns" % how)
+        if how == "kill":
+            os.kill(holder(fds[0][0]).pop(), signal.SIGKILL)
+        else:
+            r = way.call("egress", "sandbox", how)
+            tap.eq(r.returncode, 0, "%s: done" % how)
+        for pid, fd in fds:
+            tap.ok(gone(pid, fd), "%s: slirp4netns has ended" % how)
+            os.close(fd)
+
+
+def failures(way):
+    """slirp4netns that is not there, or fails."""
+    run = lambda slirp: subprocess.run([way.program, "egress", slirp, "true"], text=True,
+                                       stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    r = run("/nonexistent/slirp4netns")
+    tap.ok(r.returncode == 98 and "cannot execute /nonexistent/slirp4netns: No such file" in r.stderr,
+           "no slirp4netns: the error names it", r.stderr)
+    d = tempfile.mkdtemp(prefix="net-fake.")
+    os.chmod(d, 0o755)
+    for text, want in (("#!/bin/sh\necho one >&2\necho no tap today >&2\nexit 3\n",
+                        "net: slirp4netns: no tap today"),
+                       ("#!/bin/sh\nexit 0\n", "net: slirp4netns: it said nothing"),
+                       ("#!/nonexistent\n", "net: slirp4netns: cannot execute")):
+        name = os.path.join(d, "slirp4netns")
+        with open(name, "w", encoding="ascii") as f:
+            f.write(text)
+        os.chmod(name, 0o755)
+        r = run(name)
+        tap.ok(r.returncode == 97 and want in r.stderr, "a slirp4netns that fails: " + want,
+               "%d %s" % (r.returncode, r.stderr))
+    shutil.rmtree(d)
+
+
+def everything(way):
+    w = world.World(SIZE)
+    # The host itself resolves: the worst case, and a usual one.
+    world.dns("127.0.0.1")
+    w.resolver("127.0.0.1")
+    try:
+        host(way, w)
+        none(way, w)
+        for mode in ("egress", "public"):
+            forbidden(way, w, mode)
+            names_and_bytes(way, mode)
+            tampering(way, mode)
+            new_address(way, w, mode)
+            reachable(way, mode, PUBLIC, True)
+            reachable(way, mode, PRIVATE, mode == "egress")
+        way.end()
+        w.resolver("10.77.0.2")
+        for mode in ("egress", "public"):
+            out = way.run(mode, [["query", p, "10.0.2.3", "some.example"] for p in ("udp", "tcp")])
+            tap.eq(out, ["203.0.113.2"] * 2, "net=%s: a resolver on another machine" % mode)
+        if isinstance(way, Berth):
+            berth_ends(way, w)
+        else:
+            netbox_ends(way, w)
+            failures(way)
+    finally:
+        way.end()
+        os.kill(w.pid, signal.SIGKILL)
+
+
+def main():
+    if os.getuid() != 0 or not SLIRP:
+        print("1..0 # SKIP needs root and slirp4netns")
+        return 0
+    way = {"netbox": Netbox, "berth": Berth}[sys.argv[1]](os.path.abspath(sys.argv[2]))
+    try:
+        everything(way)
+    except Exception:  # a broken world is a failure, not silence
+        tap.ok(False, "the test itself", traceback.format_exc())
+    print("1..%d" % tap.n, flush=True)
+    return 1 if tap.failed else 0
+
+
+# Servers are daemon threads.
+code = main()
+sys.stdout.flush()
+os._exit(code)
