@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/options.h"
 
@@ -51,6 +52,15 @@ static bool opt_ready(struct init_options *o, const char *v)
 static bool opt_exit_fd(struct init_options *o, const char *v)
 {
 	return take_fd(v, &o->exitfd);
+}
+
+/* The lock of a start, which is over when init has begun: let go of at once. */
+static bool opt_staging(struct init_options *o, const char *v)
+{
+	int fd;
+
+	(void)o;
+	return take_fd(v, &fd) && fd > 2 && close(fd) == 0;
 }
 
 static bool opt_net_watch(struct init_options *o, const char *v)
@@ -183,6 +193,7 @@ static const struct {
 	{"--group", false, opt_group},
 	{"--port", false, opt_port},
 	{"--exit-fd", false, opt_exit_fd},
+	{"--staging", false, opt_staging},
 	{"--net-watch", false, opt_net_watch},
 	{"--idle-ms", false, opt_idle},
 	{"--expires-ms", false, opt_expires},
