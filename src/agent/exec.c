@@ -149,8 +149,7 @@ static size_t room_for(size_t n)
 
 static int start(struct exec *e, const uint8_t *p, size_t n, struct agent_fail *f)
 {
-	struct spawn s = {
-		.in = -1, .out = -1, .err = -1, .cwdfd = -1, .mntns_fd = -1, .tied = true};
+	struct spawn s = {.in = -1, .out = -1, .err = -1, .cwdfd = -1, .tied = true};
 	struct arena a;
 	int r = -1;
 

@@ -154,21 +154,6 @@ static void exec_lookup(struct child *c)
 	c->err = err;
 }
 
-static int enter_workdir(struct child *c)
-{
-	const struct spawn *s = c->s;
-
-	if (s->mntns_fd >= 0) {
-		c->stage = "namespace";
-		if (setns(s->mntns_fd, CLONE_NEWNS) < 0)
-			return -1;
-		c->stage = "workdir";
-		return chdir(s->cwd_path ? s->cwd_path : "/");
-	}
-	c->stage = "workdir";
-	return fchdir(s->cwdfd);
-}
-
 /* Whoever has a pipe or terminal as stdio may open it again by name (/dev/stdout). */
 static int give_stdio(void)
 {
@@ -197,7 +182,8 @@ static int enter(struct child *c)
 	/* The group is the root of what it sees of groups. */
 	if (agent.walled && s->n_groups && unshare(CLONE_NEWCGROUP) < 0)
 		return -1;
-	if (enter_workdir(c) < 0)
+	c->stage = "workdir";
+	if (fchdir(s->cwdfd) < 0)
 		return -1;
 	c->stage = "stdio";
 	if (dup2(s->in, 0) < 0 || dup2(s->out, 1) < 0 || dup2(s->err, 2) < 0 || give_stdio() < 0)

@@ -22,10 +22,6 @@ struct spawn {
 	char **argv;
 	char **envp;
 	int cwdfd;        /* directory to start in */
-	/* Started in another mount namespace of this one's user namespace (-1: in ours), in the
-	 * directory cwd_path there (NULL: "/"); cwdfd is not used then. */
-	int mntns_fd;
-	const char *cwd_path;
 	int in, out, err; /* become 0, 1, 2; all >= 3 */
 	/* it dies with this process, whoever ends it: for levels without a kernel that sees to
 	 * it */
@@ -37,10 +33,10 @@ struct spawn {
 	size_t n_rlimits;
 };
 
-/* The pid, once the command has been executed; -1 and *f (stage "fork" "group" "limits"
- * "workdir" "exec", errno) when it could not be. The
- * command is looked up as execvp does, with envp's PATH, from cwdfd. Nothing but 0, 1, 2 is
- * handed over. */
+/* The pid, once the command has been executed; -1 and *f (stage "fork" "parent" "group" "limits"
+ * "workdir" "stdio" "privileges" "filter" "exec", errno) when it could not be. The command is
+ * looked up as execvp does, with envp's PATH, from cwdfd; behind walls with the worker's rights,
+ * and its pipes and terminal are the worker's (walls.h). Nothing but 0, 1, 2 is handed over. */
 pid_t spawn(const struct spawn *s, struct agent_fail *f);
 
 /*

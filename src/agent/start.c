@@ -121,7 +121,7 @@ static void close_stdio(struct stdio *io)
 static int start_command(struct super *s)
 {
 	struct stdio io = {-1, -1, -1};
-	struct spawn sp = {.argv = s->l->argv, .envp = s->l->envp, .mntns_fd = -1};
+	struct spawn sp = {.argv = s->l->argv, .envp = s->l->envp};
 	int r = -1;
 
 	if (s->l->own_mnt && wall_hide() < 0)

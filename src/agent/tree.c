@@ -260,8 +260,7 @@ static void runner_main(struct runner *r, int out, int err)
 	struct spawn s = {.argv = (char **)(uintptr_t)c->argv,
 			  .envp = (char **)(uintptr_t)c->envp,
 			  .out = out,
-			  .err = err,
-			  .mntns_fd = -1};
+			  .err = err};
 	sigset_t set;
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
