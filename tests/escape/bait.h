@@ -322,13 +322,13 @@ static UNUSED const char *attempt_line(const char *name, const char *id, const c
 }
 
 /* Every row of a list has a test in this program. */
-#define X_HAS_TEST(name, flags, what, why, expected)                      \
+#define X_HAS_TEST(row, flags, what, why, expected)                       \
 	{                                                                 \
 		const struct tap_test *t_ = tap_.first;                   \
-		while (t_ && strcmp(t_->name, #name) != 0)                \
+		while (t_ && strcmp(t_->name, #row) != 0)                \
 			t_ = t_->next;                                    \
 		if (!t_)                                                  \
-			FAIL("the row %s has no test", #name);            \
+			FAIL("the row %s has no test", #row);            \
 		tap_.checks++;                                            \
 	}
 
