@@ -3,8 +3,7 @@
  * stage_bwrap.c: the command line of bubblewrap, and of init behind it.
  *
  * Invariants: nothing of the caller's environment goes in; of its fds only those that init was
- * promised. 0 is /dev/null, 1 the file whose lock says that a start goes on (nobody writes to it),
- * 2 where bubblewrap says why it could not: init makes all three /dev/null before it is ready.
+ * promised. 0 and 1 are /dev/null, 2 is where bubblewrap says why it could not: init lets it go.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -151,11 +150,12 @@ static int hand_over(void)
 	int keep[8 + AGENT_GROUPS + STAGE_PORTS_MAX], null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	size_t n = 0;
 
-	if (null < 0 || dup2(null, 0) < 0 || dup2(stage.lockfd, 1) < 0)
+	if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0)
 		return stage_no(NULL, errno, "cannot open /dev/null: %m");
 	keep[n++] = o->readyfd;
 	keep[n++] = stage.plan.exit_fd;
 	keep[n++] = stage.plan.watch_fd;
+	keep[n++] = stage.lockfd;
 	for (int i = 0; i < AGENT_GROUPS; i++)
 		keep[n++] = stage.group_fds[i];
 	for (size_t i = 0; i < o->n_ports; i++)

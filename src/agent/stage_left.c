@@ -4,7 +4,7 @@
  *
  * Between its clone and its first word to the child, the death of bubblewrap's parent leaves the
  * child waiting for that word. So stage holds a lock on the file "staging" in the sandbox's folder,
- * which bubblewrap inherits and init lets go of: held without anybody starting the sandbox (the
+ * which bubblewrap inherits and init lets go of (--staging): held without anybody starting the sandbox (the
  * library sees to that) it is such a child, and whoever has the file open is ended.
  */
 #include <errno.h>
