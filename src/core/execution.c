@@ -215,6 +215,7 @@ static void put_reply(const struct source *src, struct wire_w *w)
 	wire_w_int(w, WK_HELD, r->facts.held);
 	wire_w_int(w, WK_SAMEBOOT, r->facts.same_boot);
 	wire_w_int(w, WK_SAMEINC, r->facts.same_incarnation);
+	wire_w_int(w, WK_INITGONE, r->facts.init_gone);
 	wire_w_bytes(w, WK_SPEC, r->j.spec.p, r->j.spec.n);
 }
 

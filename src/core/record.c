@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/alloc.h"
 #include "base/hex.h"
 #include "base/io.h"
@@ -57,7 +58,7 @@ static void boot_bytes(uint8_t ret[16])
 static void find_facts(struct berth_sandbox *s, struct record *r)
 {
 	uint8_t boot[16], incarnation[16];
-	auto_close int fd = -1;
+	auto_close int fd = -1, lock = -1;
 
 	if (r->facts.held || r->j.terminal.p)
 		return;
@@ -70,6 +71,8 @@ static void find_facts(struct berth_sandbox *s, struct record *r)
 	fd = openat(s->dir_fd, "incarnation", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	r->facts.same_incarnation = fd >= 0 && read_full(fd, incarnation, 16) == 16 &&
 				    memcmp(incarnation, r->j.incarnation, 16) == 0;
+	lock = openat(s->dir_fd, "init.lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	r->facts.init_gone = lock >= 0 && fd_lock_test(lock) == 0;
 }
 
 static int grow(struct record *r, size_t need, struct berth_error *err)

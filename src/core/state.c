@@ -161,6 +161,7 @@ static bool reply_journal(struct wire_slice payload, struct journal *j, struct j
 		.same_boot = wire_find_int(payload.p, payload.n, WK_SAMEBOOT, 0) != 0,
 		.same_incarnation = wire_find_int(payload.p, payload.n, WK_SAMEINC, 0) != 0,
 		.init_is_life = init_is_life,
+		.init_gone = wire_find_int(payload.p, payload.n, WK_INITGONE, 0) != 0,
 	};
 	return !r.bad;
 }

@@ -348,6 +348,8 @@ static void from_nobody(struct record_status *s, bool never_ran, const struct jo
 		unknown(s, "host rebooted");
 	} else if (f->init_is_life && !f->same_incarnation) {
 		unknown(s, "sandbox replaced");
+	} else if (f->init_is_life && f->init_gone) {
+		unknown(s, "the sandbox's init is gone");
 	} else {
 		unknown(s, "supervisor gone");
 	}

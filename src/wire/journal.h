@@ -101,6 +101,7 @@ struct journal_facts {
 	bool same_boot;
 	bool same_incarnation; /* only meaningful where the sandbox's life is its init's */
 	bool init_is_life;     /* the sandbox's executions cannot outlive its init */
+	bool init_gone;        /* nobody holds init.lock; only meaningful where that is so */
 };
 
 #define JOURNAL_MESSAGE_MAX 500u

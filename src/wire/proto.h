@@ -170,6 +170,7 @@ enum wire_key {
 	WK_STABLE = 110, /* views have one stable path: 0 or 1 */
 	WK_IDLE_MS = 111,
 	WK_EXPIRES_MS = 112, /* wall clock */
+	WK_INITGONE = 113,   /* nobody holds init.lock: never in an init's own answer */
 };
 
 enum wire_kind { WIRE_KIND_EXECUTION = 1, WIRE_KIND_SESSION = 2 };

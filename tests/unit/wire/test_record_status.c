@@ -54,8 +54,8 @@ static void put_state(struct wire_w *w, int state)
 }
 
 /*
- * Without a TERMINAL entry. y, n, or * for both; the four facts are held, same boot, same
- * incarnation, init is life. Every combination must be matched by exactly one line.
+ * Without a TERMINAL entry. y, n, or * for both; the five facts are held, same boot, same
+ * incarnation, init is life, init gone. Every combination must be matched by exactly one line.
  */
 static const struct {
 	int state;
@@ -64,45 +64,50 @@ static const struct {
 	const char *phase, *message;
 } rules[] = {
 #define LAUNCH_INTERRUPTED "the launch was interrupted before the command ran"
+#define INIT_GONE          "the sandbox's init is gone"
 #define NO_SUCH_STATE      "the record names a state that this version does not know"
-	{NO_ENTRY, "y***", WIRE_S_STARTING, "", ""},
-	{NO_ENTRY, "n***", WIRE_S_FAILED, "launch", LAUNCH_INTERRUPTED},
-	{WIRE_S_STARTING, "y***", WIRE_S_STARTING, "", ""},
-	{WIRE_S_STARTING, "ny**", WIRE_S_FAILED, "launch", LAUNCH_INTERRUPTED},
-	{WIRE_S_STARTING, "nn**", WIRE_S_UNKNOWN, "",
+	{NO_ENTRY, "y****", WIRE_S_STARTING, "", ""},
+	{NO_ENTRY, "n****", WIRE_S_FAILED, "launch", LAUNCH_INTERRUPTED},
+	{WIRE_S_STARTING, "y****", WIRE_S_STARTING, "", ""},
+	{WIRE_S_STARTING, "ny***", WIRE_S_FAILED, "launch", LAUNCH_INTERRUPTED},
+	{WIRE_S_STARTING, "nn***", WIRE_S_UNKNOWN, "",
 	 "host rebooted"}, /* not synced: it may have run */
-	{AT_EXEC, "y***", WIRE_S_STARTING, "", ""},
-	{AT_EXEC, "nyy*", WIRE_S_UNKNOWN, "", "supervisor gone"},
-	{AT_EXEC, "nynn", WIRE_S_UNKNOWN, "", "supervisor gone"},
-	{AT_EXEC, "nyny", WIRE_S_UNKNOWN, "", "sandbox replaced"},
-	{AT_EXEC, "nn**", WIRE_S_UNKNOWN, "", "host rebooted"},
-	{WIRE_S_RUNNING, "y***", WIRE_S_RUNNING, "", ""},
-	{WIRE_S_RUNNING, "nyy*", WIRE_S_UNKNOWN, "", "supervisor gone"},
-	{WIRE_S_RUNNING, "nynn", WIRE_S_UNKNOWN, "", "supervisor gone"},
-	{WIRE_S_RUNNING, "nyny", WIRE_S_UNKNOWN, "", "sandbox replaced"},
-	{WIRE_S_RUNNING, "nn**", WIRE_S_UNKNOWN, "", "host rebooted"},
+	{AT_EXEC, "y****", WIRE_S_STARTING, "", ""},
+	{AT_EXEC, "ny*n*", WIRE_S_UNKNOWN, "", "supervisor gone"},
+	{AT_EXEC, "nyyyn", WIRE_S_UNKNOWN, "", "supervisor gone"},
+	{AT_EXEC, "nyyyy", WIRE_S_UNKNOWN, "", INIT_GONE},
+	{AT_EXEC, "nyny*", WIRE_S_UNKNOWN, "", "sandbox replaced"},
+	{AT_EXEC, "nn***", WIRE_S_UNKNOWN, "", "host rebooted"},
+	{WIRE_S_RUNNING, "y****", WIRE_S_RUNNING, "", ""},
+	{WIRE_S_RUNNING, "ny*n*", WIRE_S_UNKNOWN, "", "supervisor gone"},
+	{WIRE_S_RUNNING, "nyyyn", WIRE_S_UNKNOWN, "", "supervisor gone"},
+	{WIRE_S_RUNNING, "nyyyy", WIRE_S_UNKNOWN, "", INIT_GONE},
+	{WIRE_S_RUNNING, "nyny*", WIRE_S_UNKNOWN, "", "sandbox replaced"},
+	{WIRE_S_RUNNING, "nn***", WIRE_S_UNKNOWN, "", "host rebooted"},
 	/* A state of a later version, or none: something may have run. */
-	{42, "y***", WIRE_S_UNKNOWN, "", NO_SUCH_STATE},
-	{42, "nyy*", WIRE_S_UNKNOWN, "", "supervisor gone"},
-	{42, "nynn", WIRE_S_UNKNOWN, "", "supervisor gone"},
-	{42, "nyny", WIRE_S_UNKNOWN, "", "sandbox replaced"},
-	{42, "nn**", WIRE_S_UNKNOWN, "", "host rebooted"},
-	{NO_KEY, "y***", WIRE_S_UNKNOWN, "", NO_SUCH_STATE},
-	{NO_KEY, "nyy*", WIRE_S_UNKNOWN, "", "supervisor gone"},
-	{NO_KEY, "nynn", WIRE_S_UNKNOWN, "", "supervisor gone"},
-	{NO_KEY, "nyny", WIRE_S_UNKNOWN, "", "sandbox replaced"},
-	{NO_KEY, "nn**", WIRE_S_UNKNOWN, "", "host rebooted"},
-	{SHORT_KEY, "y***", WIRE_S_UNKNOWN, "", NO_SUCH_STATE},
-	{SHORT_KEY, "n***", WIRE_S_UNKNOWN, "", NULL},
+	{42, "y****", WIRE_S_UNKNOWN, "", NO_SUCH_STATE},
+	{42, "ny*n*", WIRE_S_UNKNOWN, "", "supervisor gone"},
+	{42, "nyyyn", WIRE_S_UNKNOWN, "", "supervisor gone"},
+	{42, "nyyyy", WIRE_S_UNKNOWN, "", INIT_GONE},
+	{42, "nyny*", WIRE_S_UNKNOWN, "", "sandbox replaced"},
+	{42, "nn***", WIRE_S_UNKNOWN, "", "host rebooted"},
+	{NO_KEY, "y****", WIRE_S_UNKNOWN, "", NO_SUCH_STATE},
+	{NO_KEY, "ny*n*", WIRE_S_UNKNOWN, "", "supervisor gone"},
+	{NO_KEY, "nyyyn", WIRE_S_UNKNOWN, "", "supervisor gone"},
+	{NO_KEY, "nyyyy", WIRE_S_UNKNOWN, "", INIT_GONE},
+	{NO_KEY, "nyny*", WIRE_S_UNKNOWN, "", "sandbox replaced"},
+	{NO_KEY, "nn***", WIRE_S_UNKNOWN, "", "host rebooted"},
+	{SHORT_KEY, "y****", WIRE_S_UNKNOWN, "", NO_SUCH_STATE},
+	{SHORT_KEY, "n****", WIRE_S_UNKNOWN, "", NULL},
 	/* A STATE entry never says that it is over: only the seal does. */
-	{WIRE_S_EXITED, "y***", WIRE_S_UNKNOWN, "", NO_SUCH_STATE},
-	{WIRE_S_EXITED, "n***", WIRE_S_UNKNOWN, "", NULL},
-	{WIRE_S_UNKNOWN, "y***", WIRE_S_UNKNOWN, "", NO_SUCH_STATE},
+	{WIRE_S_EXITED, "y****", WIRE_S_UNKNOWN, "", NO_SUCH_STATE},
+	{WIRE_S_EXITED, "n****", WIRE_S_UNKNOWN, "", NULL},
+	{WIRE_S_UNKNOWN, "y****", WIRE_S_UNKNOWN, "", NO_SUCH_STATE},
 };
 
 static bool fits(const char *facts, unsigned bits)
 {
-	for (size_t i = 0; i < 4; i++) {
+	for (size_t i = 0; i < 5; i++) {
 		bool on = bits >> i & 1;
 
 		if (facts[i] != '*' && (facts[i] == 'y') != on)
@@ -113,7 +118,7 @@ static bool fits(const char *facts, unsigned bits)
 
 static struct journal_facts facts_of(unsigned bits)
 {
-	return (struct journal_facts){bits & 1, bits & 2, bits & 4, bits & 8};
+	return (struct journal_facts){bits & 1, bits & 2, bits & 4, bits & 8, bits & 16};
 }
 
 TEST(rules_without_an_end)
@@ -121,7 +126,7 @@ TEST(rules_without_an_end)
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
 		SUBTEST("state %d, facts %s", rules[i].state, rules[i].facts)
 		{
-			for (unsigned bits = 0; bits < 16; bits++) {
+			for (unsigned bits = 0; bits < 32; bits++) {
 				struct journal_facts f = facts_of(bits);
 
 				if (!fits(rules[i].facts, bits))
@@ -154,7 +159,7 @@ TEST(every_combination_has_one_rule)
 				     42,       NO_KEY,          AT_EXEC};
 
 	for (size_t s = 0; s < sizeof(states) / sizeof(states[0]); s++) {
-		for (unsigned bits = 0; bits < 16; bits++) {
+		for (unsigned bits = 0; bits < 32; bits++) {
 			int n = 0;
 
 			for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
@@ -176,7 +181,7 @@ TEST(an_end_is_the_truth)
 		if (end == NO_ENTRY)
 			continue;
 		for (size_t s = 0; s < sizeof(before) / sizeof(before[0]); s++) {
-			for (unsigned bits = 0; bits < 16; bits++) {
+			for (unsigned bits = 0; bits < 32; bits++) {
 				struct journal_facts f = facts_of(bits);
 
 				begin();
