@@ -76,9 +76,7 @@ static int open_workdir(const uint8_t *p, size_t n, struct agent_fail *f)
 	if (!slice_str(w, path, sizeof(path)))
 		return fail(f, WIRE_E_INVALID, "workdir", ENAMETOOLONG,
 			    "the working directory's path is too long");
-	wall_as_worker(true);
-	fd = openat(agent.homefd, path[0] ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	wall_as_worker(false);
+	fd = wall_open_dir(agent.homefd, path[0] ? path : ".");
 	if (fd < 0)
 		return fail(f, errno == ENOENT ? WIRE_E_NOT_FOUND : WIRE_E_IO, "workdir", errno,
 			    "working directory \"%s\": %m", path);

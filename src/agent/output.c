@@ -13,11 +13,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "agent/output.h"
-#include "agent/walls.h"
 
 #pragma GCC optimize("O3") /* the hash is the one hot loop of the agent */
 #define XXH_INLINE_ALL
@@ -66,8 +66,12 @@ enum { LIVE_LENGTH = 0, LIVE_GAP_FROM = 1, LIVE_GAP_TO = 2, LIVE_TAIL_CAP = 3 };
 
 void output_init(struct output *o, int stream, int recfd, int pipe, int64_t limit, uint8_t *live)
 {
-	*o = (struct output){
-		.stream = stream, .recfd = recfd, .pipe = pipe, .head = -1, .tail = -1};
+	*o = (struct output){.stream = stream,
+			     .recfd = recfd,
+			     .pipe = pipe,
+			     .head = -1,
+			     .tail = -1,
+			     .mode = 0600};
 	o->live = (uint64_t *)(void *)live;
 	o->tail_cap = limit < 0 ? 0 : (uint64_t)limit / 2;
 	o->head_cap = limit < 0 ? UINT64_MAX : (uint64_t)limit - o->tail_cap;
@@ -83,9 +87,9 @@ static int open_file(struct output *o, bool tail)
 
 	if (*fd >= 0)
 		return *fd;
-	*fd = openat(o->recfd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, agent.file_mode);
-	if (*fd >= 0)
-		wall_share(*fd); /* not for who may not read it directly: the agent reads it */
+	*fd = openat(o->recfd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (*fd >= 0 && o->mode != 0600)
+		(void)!fchmod(*fd, o->mode); /* for direct readers: the agent reads it anyway */
 	return *fd;
 }
 

@@ -17,6 +17,7 @@ struct output {
 	uint64_t gap_from, gap_to;
 	bool ringed;    /* the ring is in use: gap_from..gap_to is its boundary, even when empty */
 	uint64_t *live; /* 4 words of the mapped journal */
+	mode_t mode;    /* of the files, whatever the umask; 0600 until somebody changes it */
 };
 
 /* limit -1: none. live: the words of this stream in the mapped journal. */

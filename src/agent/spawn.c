@@ -169,6 +169,16 @@ static int give_stdio(void)
 	return 0;
 }
 
+static int wall_limits(void)
+{
+	/* A host that pipes core dumps into a program runs it with the host's rights over whatever
+	 * image a worker makes up: 1 is what the kernel takes for "not by a pipe" (0 is not). */
+	struct rlimit no_core = {1, 1};
+
+	umask(0022); /* ours lets in who reads records directly */
+	return setrlimit(RLIMIT_CORE, &no_core);
+}
+
 static int enter(struct child *c)
 {
 	const struct spawn *s = c->s;
@@ -190,10 +200,9 @@ static int enter(struct child *c)
 		return -1;
 	if (s->tty && ioctl(0, TIOCSCTTY, 0) < 0)
 		return -1;
-	/* Ours lets in who reads records directly. */
-	if (agent.walled)
-		umask(0022);
 	c->stage = "limits";
+	if (agent.walled && wall_limits() < 0)
+		return -1;
 	for (size_t i = 0; i < s->n_rlimits; i++) {
 		if (setrlimit(s->rlimits[i].resource, &s->rlimits[i].value) < 0)
 			return -1;

@@ -25,6 +25,17 @@
 
 /* ---- the command ---- */
 
+/* It stays inside its view. */
+static int open_inside(int rootfd, const char *path)
+{
+	int fd;
+
+	wall_as_worker(true);
+	fd = open_beneath(rootfd, path, O_RDONLY | O_DIRECTORY, 0);
+	wall_as_worker(false);
+	return fd;
+}
+
 static int open_workdir(struct super *s, struct agent_fail *f)
 {
 	char path[AGENT_PATH_MAX];
@@ -37,10 +48,9 @@ static int open_workdir(struct super *s, struct agent_fail *f)
 	if (!path[0])
 		fmt(path, sizeof(path), ".");
 	if (s->session)
-		fd = openat(s->view.rootfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		fd = wall_open_dir(s->view.rootfd, path);
 	else
-		fd = open_beneath(s->view.rootfd, path, O_RDONLY | O_DIRECTORY,
-				  0); /* it stays inside its view */
+		fd = open_inside(s->view.rootfd, path);
 	if (fd < 0)
 		return fail(f, errno == ENOENT ? WIRE_E_NOT_FOUND : WIRE_E_IO, "workdir", errno,
 			    "working directory \"%s\": %m", path);

@@ -595,6 +595,7 @@ static int set_up(struct super *s)
 		    s->head + JOURNAL_LIVE);
 	output_init(&s->out[1], WIRE_STDERR, s->l->recfd, -1, sp->output_limit,
 		    s->head + JOURNAL_LIVE + 32);
+	s->out[0].mode = s->out[1].mode = agent.file_mode;
 	super_watch_fd(s, EPOLL_CTL_ADD, s->sigfd, EPOLLIN, super_tag(SRC_SIGNAL, 0));
 	super_watch_fd(s, EPOLL_CTL_ADD, s->timerfd, EPOLLIN, super_tag(SRC_TIMER, 0));
 	super_watch_fd(s, EPOLL_CTL_ADD, s->l->listenfd, EPOLLIN, super_tag(SRC_LISTEN, 0));

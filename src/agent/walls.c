@@ -129,11 +129,16 @@ static int become(bool worker)
 
 void wall_as_worker(bool on)
 {
-	int e = errno;
+	int e = errno, sig = 0;
 
+	if (!agent.walled)
+		return;
+	prctl(PR_GET_PDEATHSIG, &sig);
 	/* A request that would act with other rights than it should is not acted on at all. */
-	if (agent.walled && become(on) < 0)
+	if (become(on) < 0)
 		_exit(1);
+	if (sig)
+		prctl(PR_SET_PDEATHSIG, sig);
 	errno = e;
 }
 
@@ -168,6 +173,23 @@ bool wall_reaches(int fd)
 		return true;
 	errno = EACCES;
 	return false;
+}
+
+int wall_open_dir(int base, const char *path)
+{
+	int fd;
+
+	if (!agent.walled)
+		return openat(base, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	wall_as_worker(true);
+	fd = open_plain(base, path, O_RDONLY | O_DIRECTORY, 0);
+	if (fd >= 0 && !wall_reaches(fd)) {
+		close(fd);
+		fd = -1;
+		errno = EACCES;
+	}
+	wall_as_worker(false);
+	return fd;
 }
 
 /* ---- whose files are whose ---- */

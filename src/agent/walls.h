@@ -30,13 +30,16 @@ int wall_filter(void);
 int wall_hide(void);
 /*
  * File requests act with the worker's rights: while on, effective uid, gid and capabilities of
- * this process are the worker's. Pairs do not nest. Resets PR_SET_PDEATHSIG, both ways; ends the
- * process when it cannot be done. Keeps errno.
+ * this process are the worker's. Pairs do not nest. Ends the process when it cannot be done. Keeps
+ * errno, and PR_SET_PDEATHSIG but for a moment.
  */
 void wall_as_worker(bool on);
 /* What a file request has opened outside of views: false and EACCES when it is something of DIR or
  * of /proc, where a worker's link may lead the agent, whose /proc is not the worker's. */
 bool wall_reaches(int fd);
+/* Opens a directory that a worker may have named or made: as a worker, where one could have gone
+ * itself. Not walled: a plain openat(). */
+int wall_open_dir(int base, const char *path);
 
 /* Gives a file or directory, or a pipe or terminal, to the worker. 0, or -1 and errno. */
 int wall_give(int fd);
