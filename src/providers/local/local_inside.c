@@ -6,6 +6,7 @@
 #include "providers/local/local.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
@@ -13,13 +14,15 @@
 
 #include "base/alloc.h"
 #include "base/time.h"
-#include "core/exec.h"
 #include "core/road.h"
 
 #define ANSWER_MS 10000
 #define PUT_MS    120000
 /* After a timeout the agent kills at once and answers; this is for a machine that swaps. */
-#define LATE_MS 10000
+#define LATE_MS    10000
+#define FEED_PIECE (64u << 10)
+/* Input that waits for the sandbox. */
+#define FEED_AHEAD (256u << 10)
 
 static int connect_init(struct local *l, struct road **ret, struct berth_error *err)
 {
@@ -74,23 +77,77 @@ static int result(struct wire_slice v, struct berth_execute_io *io, struct berth
 	return 0;
 }
 
-/* Until its end. What is sent and what is taken go on side by side (road_data reads what comes while
- * it waits). */
-static int carry(struct road *r, struct berth_execute_io *io, int64_t timeout_ms,
-		 struct berth_error *err)
+struct feed {
+	const uint8_t *p;
+	size_t n;
+	bool closed; /* told that there is no more */
+};
+
+/* More input, when little waits to be sent. */
+static int feed_some(struct road *r, struct feed *f, struct berth_error *err)
 {
-	int64_t deadline = timeout_ms > 0 ? deadline_from_ms(timeout_ms + LATE_MS) : INT64_MAX;
+	int rc = 0;
+
+	while (rc == 0 && !f->closed && road_pending(r) < FEED_AHEAD) {
+		struct wire_w w = {.p = (uint8_t *)f->p, .len = MIN_OF(f->n, (size_t)FEED_PIECE)};
+
+		w.cap = w.len;
+		f->closed = f->n == 0;
+		rc = road_frame(r, f->closed ? WIRE_STDIN_CLOSE : WIRE_DATA, f->closed ? NULL : &w,
+				err);
+		f->p += w.len;
+		f->n -= w.len;
+	}
+	return rc;
+}
+
+/* What has come: 1 it has ended, 0 not yet, or a failure. */
+static int take_some(struct road *r, struct berth_execute_io *io, struct berth_error *err)
+{
 	struct wire_slice v;
-	uint8_t type = 0;
+	uint8_t type;
 	int rc;
 
-	while ((rc = road_recv(r, &type, &v, deadline, err)) == 0 && type != WIRE_OK) {
+	while ((rc = road_next(r, &type, &v, err)) > 0) {
+		if (type == WIRE_OK) {
+			rc = result(v, io, err);
+			return rc < 0 ? rc : 1;
+		}
 		if (type == WIRE_DATA)
 			keep(io->out, io->out_cap, &io->out_len, &io->out_truncated, v);
 		else if (type == WIRE_DATA2)
 			keep(io->err, io->err_cap, &io->err_len, &io->err_truncated, v);
 	}
-	return rc < 0 ? rc : result(v, io, err);
+	return rc;
+}
+
+/* Until its end; neither input nor output waits for the other. */
+static int carry(struct road *r, struct berth_execute_io *io, int64_t timeout_ms,
+		 struct berth_error *err)
+{
+	int64_t deadline = timeout_ms > 0 ? deadline_from_ms(timeout_ms + LATE_MS) : INT64_MAX;
+	struct feed f = {io->input, io->input_len, io->input_len == 0};
+	int rc;
+
+	for (;;) {
+		struct pollfd p[2] = {{.fd = r->stream.rfd, .events = POLLIN},
+				      {.fd = r->stream.wfd, .events = POLLOUT}};
+
+		rc = feed_some(r, &f, err);
+		if (rc == 0)
+			rc = road_pump(r, err);
+		if (rc == 0)
+			rc = take_some(r, io, err);
+		if (rc != 0)
+			return MIN_OF(rc, 0);
+		if (road_pending(r) == 0)
+			p[1].fd = -1;
+		rc = RETRY_EINTR(poll(p, 2, deadline_poll_ms(deadline)));
+		if (rc < 0)
+			return berth_fail_errno(err, 0, errno, "poll");
+		if (rc == 0 && deadline_poll_ms(deadline) == 0)
+			return berth_fail(err, BERTH_E_TIMEOUT, "the command did not end in time");
+	}
 }
 
 int local_inside_execute(struct local *l, const char *const *argv, struct berth_execute_io *io,
@@ -103,11 +160,6 @@ int local_inside_execute(struct local *l, const char *const *argv, struct berth_
 	io->out_truncated = io->err_truncated = false;
 	if (rc == 0)
 		rc = request(r, argv, io, timeout_ms, err);
-	if (rc == 0 && io->input_len > 0) {
-		rc = road_data(r, io->input, io->input_len, err);
-		if (rc == 0)
-			rc = road_frame(r, WIRE_STDIN_CLOSE, NULL, err);
-	}
 	if (rc == 0)
 		rc = carry(r, io, timeout_ms, err);
 	/* As a shell tells it: what could not be run is an exit code, not a failure of the road. */

@@ -114,12 +114,15 @@ int local_connect(const char *dir, const char *name)
 	return TAKE_FD(fd);
 }
 
+/* One that we may not look at is there: what is not known to be over is not over. */
 bool local_init_alive(const char *dir)
 {
 	auto_free char *path = mem_printf("%s/init.lock", dir);
 	auto_close int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 
-	return fd >= 0 && fd_lock_test(fd) == 1;
+	if (fd < 0)
+		return path && errno == EACCES;
+	return fd_lock_test(fd) == 1;
 }
 
 int local_open_agent(void *handle, const char *dir, struct berth_stream *ret,
