@@ -11,9 +11,10 @@
  * being on the link, and multicast and limited broadcast are not looked up at all then.
  *
  * So the link carries nothing but what was routed: tap0 passes only frames for the gateway's MAC
- * (TUNSETTXFILTER), the one neighbour with that MAC is GATEWAY, entered by hand, and ARP is asked
- * for nobody else. The resolver is reached over the gateway too, by two rules that want port 53;
- * slirp would forward any port of it to the host's resolver, which often is the host itself.
+ * (TUNSETTXFILTER), the one neighbour with that MAC is `gateway`, entered by hand, and ARP is asked
+ * for nobody else. The resolver is reached over the gateway too, by two rules that want port 53:
+ * libslirp 4.7 refuses its other ports, but it is a name for the host's resolver, which often is
+ * the host itself, and nothing promises that.
  *
  * Invariants: everything is there before slirp4netns gets the device; it changes afterwards only by
  * net_watch_event(), which adds. What it does not do: filter by port beyond the resolver, or count.

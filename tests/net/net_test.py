@@ -82,7 +82,7 @@ class Netbox:
         return [json.loads(line) for line in out.splitlines()]
 
     def end(self):
-        pass
+        """Leaves no sandbox."""
 
 
 class Berth(Netbox):
@@ -103,13 +103,16 @@ class Berth(Netbox):
                                 stdout=subprocess.PIPE, text=True)
 
     def call(self, mode, *args):
+        self.modes.add(mode)
         return subprocess.run(self.argv(mode, *args), stdin=subprocess.DEVNULL, text=True,
                               capture_output=True, timeout=60)
 
     def end(self):
         for mode in self.modes:
-            self.call(mode, "sandbox", "destroy")
-        shutil.rmtree(self.state, ignore_errors=True)
+            r = self.call(mode, "sandbox", "destroy")
+            if r.returncode != 0:
+                raise RuntimeError("destroy: " + r.stderr)
+        self.modes.clear()
 
 
 tap = Tap()
@@ -186,7 +189,7 @@ def none(way, w):
     bad = [o for o in out[3:] for v in o.values() if v.startswith(("REACHED", "answered"))]
     tap.eq(bad, [], "net=none: nothing is reached")
     tap.eq(w.hits, [], "net=none: nothing arrived at the host")
-    tap.eq(w.slirps() if isinstance(way, Netbox) else [], [], "net=none: no slirp4netns")
+    tap.eq(w.slirps(), [], "net=none: no slirp4netns")
 
 
 def host(way, w):
@@ -219,9 +222,10 @@ def slirp_itself(pid):
     tap.eq(sorted(os.listdir("/proc/%d/root" % pid)), ["etc", "run"],
            "slirp4netns: sees /etc and /run alone")
     fds = [os.readlink("/proc/%d/fd/%s" % (pid, f)) for f in os.listdir("/proc/%d/fd" % pid)]
-    odd = [f for f in fds if not f.startswith(("/dev/null", "/memfd:slirp", "pipe:", "socket:",
-                                               "/dev/net/tun", "user:[", "net:[",
-                                               "anon_inode:"))]
+    # Devices are named by the mounts that it has left: with or without /dev.
+    odd = [f for f in fds if not f.startswith(("/memfd:slirp", "pipe:", "socket:", "user:[", "net:[",
+                                               "anon_inode:"))
+           and not f.endswith(("/null", "/tun"))]
     tap.eq(odd, [], "slirp4netns: has no file of its starter")
 
 
@@ -255,26 +259,39 @@ def holder(pid):
 
 
 def berth_ends(way, w):
-    """Stop, destroy and the death of init."""
+    """Stop, destroy and the death of init; then nothing is left."""
     for how in ("stop", "destroy", "kill"):
-        before = set(w.slirps())
         r = way.call("egress", "exec", "--", "true")
-        new = [p for p in w.slirps() if p not in before] or w.slirps()
         tap.eq((r.returncode, r.stderr), (0, ""), "%s: a sandbox" % how)
-        mine = [p for p in new if len(holder(p)) == 1]
-        tap.eq(len(holder(new[0])), 1, "%s: init alone holds the leash" % how)
+        slirps = w.slirps()
+        tap.eq(len(slirps), 1, "%s: has one slirp4netns" % how)
+        fd, init = os.pidfd_open(slirps[0]), holder(slirps[0])
+        tap.eq(len(init), 1, "%s: one process holds the leash, init" % how)
         if how == "stop":
-            slirp_itself(new[0])
-        fds = [(p, os.pidfd_open(p)) for p in way.of_mode("egress", mine)]
-        tap.eq(len(fds), 1, "%s: one slirp4netns" % how)
+            slirp_itself(slirps[0])
         if how == "kill":
-            os.kill(holder(fds[0][0]).pop(), signal.SIGKILL)
+            os.kill(init.pop(), signal.SIGKILL)
         else:
             r = way.call("egress", "sandbox", how)
             tap.eq(r.returncode, 0, "%s: done" % how)
-        for pid, fd in fds:
-            tap.ok(gone(pid, fd), "%s: slirp4netns has ended" % how)
-            os.close(fd)
+        tap.ok(gone(slirps[0], fd), "%s: slirp4netns has ended" % how)
+        os.close(fd)
+    for mode in ("egress", "public", "none", "host"):
+        way.call(mode, "exec", "--", "true")
+        r = way.call(mode, "--json", "sandbox", "info")
+        tap.eq(json.loads(r.stdout).get("net"), mode, "net=%s: info says so" % mode)
+
+
+def files(way):
+    """What a program looks names up with."""
+    for mode, want in (("egress", "nameserver 10.0.2.3\nsearch example.test\n"),
+                       ("public", "nameserver 10.0.2.3\n"),
+                       ("host", "search example.test\nnameserver 10.77.0.2\n")):
+        r = way.call(mode, "exec", "--", "cat", "/etc/resolv.conf")
+        tap.eq(r.stdout, want, "net=%s: resolv.conf" % mode)
+        out = way.run(mode, [["lookup", "some.example"]])
+        tap.eq(out, ["203.0.113.2"], "net=%s: a program finds a name" % mode)
+    way.end()
 
 
 def failures(way):
@@ -320,14 +337,16 @@ def everything(way):
         for mode in ("egress", "public"):
             out = way.run(mode, [["query", p, "10.0.2.3", "some.example"] for p in ("udp", "tcp")])
             tap.eq(out, ["203.0.113.2"] * 2, "net=%s: a resolver on another machine" % mode)
+        way.end()
         if isinstance(way, Berth):
+            files(way)
             berth_ends(way, w)
         else:
             netbox_ends(way, w)
             failures(way)
     finally:
-        way.end()
         os.kill(w.pid, signal.SIGKILL)
+        way.end()
 
 
 def main():
