@@ -469,6 +469,45 @@ TEST_TIMEOUT(a_race_leads_nowhere, 120)
 	end();
 }
 
+/* What a supervisor has open, and its cwd, are no working directories. */
+TEST_TIMEOUT(a_workdir_leads_nowhere, 60)
+{
+	static const char *const targets[] = {"/proc/self/cwd",
+					      "/proc/self/fd/3",
+					      "/proc/self/fd/5",
+					      "/proc/self/fd/8",
+					      "/proc/1/root",
+					      "DIR",
+					      "DIR/x"};
+	static struct state s;
+	char script[512];
+
+	begin();
+	for (int64_t kind = WIRE_KIND_EXECUTION; kind <= WIRE_KIND_SESSION; kind++) {
+		struct opts o = {.kind = kind, .workdir = "w"};
+
+		for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
+			const char *rest =
+				strncmp(targets[i], "DIR", 3) == 0 ? targets[i] + 3 : NULL;
+			char id[32];
+
+			snprintf(script, sizeof(script), "ln -sfn %s%s w",
+				 rest ? proc.dir : targets[i], rest ? rest : "");
+			snprintf(id, sizeof(id), "ln%zu-%d", i, (int)kind);
+			ASSERT_EQ(launch_run(&c, id, NULL, script, NULL), 0);
+			SUBTEST("%s of %s", targets[i],
+				kind == WIRE_KIND_SESSION ? "a session" : "an execution")
+			{
+				snprintf(id, sizeof(id), "w%zu", i);
+				run_launch(&c, id, &o, ARGV("/bin/pwd"), &s);
+				ASSERT_EQ(run_wait(&c, id, kind, &s), WIRE_S_FAILED);
+				ASSERT_STREQ(s.stage, "workdir");
+			}
+		}
+	}
+	end();
+}
+
 /* ---- installs ---- */
 
 TEST_TIMEOUT(an_install_is_a_worker, 60)
@@ -489,7 +528,8 @@ TEST_TIMEOUT(an_install_is_a_worker, 60)
 		snprintf(script, sizeof(script),
 			 "id -u; mkdir node; echo dep >node/dep; rm dir/a; echo new >data.txt; "
 			 "grep -E 'CapEff|Seccomp:' /proc/self/status; ls %s; "
-			 "ls /proc/$$/fd | tr '\\n' ' '; echo",
+			 "for f in $(seq 3 99); do test -e /proc/self/fd/$f && echo fd $f; done; "
+			 "echo three",
 			 proc.dir);
 		wire_w_str(w, WK_COMMAND, script);
 		client_end(&c);
@@ -497,7 +537,7 @@ TEST_TIMEOUT(an_install_is_a_worker, 60)
 		ASSERT_EQ(client_code(&c), 0);
 		ASSERT_CONTAINS((char *)c.data,
 				"1000\nCapEff:\t0000000000000000\nSeccomp:\t2\nls: ");
-		ASSERT_CONTAINS((char *)c.data, "\n0 1 2 \n");
+		ASSERT_CONTAINS((char *)c.data, "Permission denied\nthree\n");
 		ASSERT_EQ(launch_run(&c, "use", t.hex,
 				     "cat node/dep data.txt; ls dir; find . ! -user 1000; echo y "
 				     ">>node/dep; rm -r node",
