@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: MIT
 """The network of isolated sandboxes, from inside, against servers on each of the host's addresses.
 
-usage: net_test.py netbox PROGRAM | berth PROGRAM
+usage: net_test.py netbox|berth|user PROGRAM
 
 With `netbox` a small program plays the stage and init (tests/net/netbox.c); with `berth` the whole
-thing is tried. Root only. Each refusal has the reason it must fail for.
+thing is tried, with `user` by an ordinary user. Root makes the host for all of them. Each refusal
+has the reason it must fail for.
 """
 import hashlib
 import json
@@ -113,6 +114,19 @@ class Berth(Netbox):
             if r.returncode != 0:
                 raise RuntimeError("destroy: " + r.stderr)
         self.modes.clear()
+
+
+class User(Berth):
+    """The same as an ordinary user."""
+
+    def __init__(self, program):
+        super().__init__(program)
+        self.state = "/mnt/home/state"
+
+    def argv(self, mode, *rest):
+        who = ["setpriv", "--reuid=%d" % world.USER, "--regid=%d" % world.USER, "--clear-groups",
+               "env", "-C", "/mnt/home", "HOME=/mnt/home", "/mnt/berth"]
+        return who + super().argv(mode, *rest)[1:]
 
 
 tap = Tap()
@@ -322,6 +336,8 @@ def everything(way):
     # The host itself resolves: the worst case, and a usual one.
     world.dns("127.0.0.1")
     w.resolver("127.0.0.1")
+    if isinstance(way, User):
+        w.user(way.program)
     try:
         host(way, w)
         none(way, w)
@@ -349,11 +365,27 @@ def everything(way):
         way.end()
 
 
+def missing():
+    """What is not there; a failure when BERTH_REQUIRE names it, else a reason to skip."""
+    required = os.environ.get("BERTH_REQUIRE", "").replace(",", " ").split()
+    tools = [("slirp4netns", "slirp4netns"), ("ip", "iproute2"), ("setpriv", "util-linux")]
+    tools += [("newuidmap", "uidmap")] if sys.argv[1] == "user" else []
+    tools += [("bwrap", "bubblewrap")] if sys.argv[1] != "netbox" else []
+    lost = [package for tool, package in tools if not shutil.which(tool)]
+    if os.getuid() != 0:
+        lost.append("root")
+    for name in lost:
+        if name in required:
+            tap.ok(False, name + " is required here", "and missing")
+    return lost
+
+
 def main():
-    if os.getuid() != 0 or not SLIRP:
-        print("1..0 # SKIP needs root and slirp4netns")
-        return 0
-    way = {"netbox": Netbox, "berth": Berth}[sys.argv[1]](os.path.abspath(sys.argv[2]))
+    lost = missing()
+    if lost:
+        print("1..%d # SKIP needs %s" % (tap.n, ", ".join(lost)))
+        return 1 if tap.failed else 0
+    way = {"netbox": Netbox, "berth": Berth, "user": User}[sys.argv[1]](os.path.abspath(sys.argv[2]))
     try:
         everything(way)
     except Exception:  # a broken world is a failure, not silence

@@ -8,6 +8,7 @@ serves on the host counts who reached it.
 import ctypes
 import hashlib
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -27,6 +28,7 @@ PUBLIC = ["203.0.113.2"]
 METADATA = ["169.254.169.254", "100.100.100.200", "168.63.129.16", "192.0.0.192"]
 METADATA6 = ["fd00:ec2::254"]
 GROUPS = ["224.0.0.1", "224.0.0.251", "239.255.255.250"]
+USER = 54321
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -204,6 +206,27 @@ class World:
         os.chmod(name, 0o644)
         target = os.path.realpath("/etc/resolv.conf")
         check(libc.mount(name.encode(), target.encode(), None, 0x1000, None))  # MS_BIND
+
+    def user(self, program):
+        """An ordinary user with ranges of ids, and program where he can run it; all of it in this
+        mount namespace. Where /dev/net/tun is for root alone it is for all, as elsewhere."""
+        check(libc.mount(b"tmpfs", b"/mnt", b"tmpfs", 0, b"mode=0755"))
+        shutil.copy(program, "/mnt/berth")
+        os.mkdir("/mnt/home")
+        os.chown("/mnt/home", USER, USER)
+        for name, line in (("passwd", "user%d:x:%d:%d::/mnt/home:/bin/sh" % (USER, USER, USER)),
+                           ("group", "user%d:x:%d:" % (USER, USER)),
+                           ("subuid", "user%d:1700000000:65536" % USER),
+                           ("subgid", "user%d:1700000000:65536" % USER)):
+            with open("/etc/" + name, encoding="utf-8") as f:
+                text = f.read()
+            with open("/mnt/" + name, "w", encoding="utf-8") as f:
+                f.write(text + line + "\n")
+            os.chmod("/mnt/" + name, 0o644)
+            check(libc.mount(b"/mnt/" + name.encode(), b"/etc/" + name.encode(), None, 0x1000, None))
+        check(libc.mount(b"tmpfs", b"/dev/net", b"tmpfs", 0, b"mode=0755"))
+        os.mknod("/dev/net/tun", 0o20666, os.makedev(10, 200))
+        os.chmod("/dev/net/tun", 0o666)
 
     def slirps(self):
         """The pids of slirp4netns processes that work for this host (not zombies)."""
