@@ -13,13 +13,22 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/mount.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/boxgroup.h"
 #include "agent/hier.h"
 
+#ifndef SYS_open_tree
+#define SYS_open_tree 428
+#endif
+#ifndef OPEN_TREE_CLONE
+#define OPEN_TREE_CLONE   1
+#define OPEN_TREE_CLOEXEC O_CLOEXEC
+#endif
 #define PERIOD_US      100000
 #define QUOTA_MIN_US   1000 /* the kernel's least */
 #define REMOVE_WAIT_MS 200
@@ -377,6 +386,24 @@ static int make_all(struct box *b, struct agent_fail *f)
 	return 0;
 }
 
+/*
+ * The directory as the root of a mount of its own, which is mounted nowhere: ".." stays there. An fd
+ * of a mount of the host leads up to the host's root, whatever the root of who follows it, and this
+ * one goes into the sandbox. Kernels before 5.2 cannot; init lets no path of others start there.
+ */
+static int detached(int dir)
+{
+	int tree = (int)syscall(SYS_open_tree, dir, "",
+				OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH),
+	    fd;
+
+	if (tree < 0)
+		return fcntl(dir, F_DUPFD_CLOEXEC, 3);
+	fd = openat(tree, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	close(tree);
+	return fd;
+}
+
 /* The fd of x for each controller; a hierarchy with two has two. */
 static void hand_out(struct box *b, int ret[AGENT_GROUPS])
 {
@@ -387,7 +414,7 @@ static void hand_out(struct box *b, int ret[AGENT_GROUPS])
 			if (b->at[i].parent >= 0 && hier_same(b->h.own[i], b->h.own[g]))
 				p = &b->at[i];
 		}
-		ret[g] = p->parent < 0 ? -1 : fcntl(p->x, F_DUPFD_CLOEXEC, 3);
+		ret[g] = p->parent < 0 ? -1 : detached(p->x);
 	}
 	for (int g = 0; g < AGENT_GROUPS; g++) {
 		struct place *p = &b->at[g];
