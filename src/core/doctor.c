@@ -6,8 +6,10 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/quota.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -24,6 +26,7 @@
 #include "base/limits.h"
 #include "core/agent_blob.h"
 #include "core/core.h"
+#include "core/host.h"
 
 struct doctor {
 	struct berth *b;
@@ -121,16 +124,48 @@ static void check_probe(struct doctor *d, const char *name, int errnum, const ch
 	report(d, name, errnum == 0, detail, hint);
 }
 
+/* Sysctls that forbid user namespaces, those that are there. */
+static void name_sysctls(char *out, size_t cap)
+{
+	static const char *const names[] = {"user.max_user_namespaces",
+					    "kernel.unprivileged_userns_clone",
+					    "kernel.apparmor_restrict_unprivileged_userns"};
+	size_t n = 0;
+
+	out[0] = '\0';
+	for (size_t i = 0; i < ARRAY_LEN(names) && n < cap; i++) {
+		auto_free char *path = mem_printf("/proc/sys/%s", names[i]), *text = NULL;
+
+		for (char *p = path ? path + strlen("/proc/sys/") : NULL; p && *p; p++)
+			*p = *p == '.' ? '/' : *p;
+		if (!path || read_file(AT_FDCWD, path, 4096, &text, NULL, NULL) < 0)
+			continue;
+		text[strcspn(text, "\n")] = '\0';
+		n += (size_t)snprintf(out + n, cap - n, "; %s=%s", names[i], text);
+	}
+}
+
 static void check_namespaces(struct doctor *d)
 {
-	check_probe(d, "user namespaces", probe(CLONE_NEWUSER, NULL), "can be made",
-		    "sysctl user.max_user_namespaces, and on Debian "
-		    "kernel.unprivileged_userns_clone=1");
+	char sysctls[256], detail[384];
+	int errnum = probe(CLONE_NEWUSER, NULL);
+
+	name_sysctls(sysctls, sizeof(sysctls));
+	snprintf(detail, sizeof(detail), "%s%s", errnum ? berth_errno_text(errnum) : "can be made",
+		 sysctls);
+	report(d, "user namespaces", errnum == 0, detail,
+	       "isolation=bwrap needs them: sysctl user.max_user_namespaces=15000, on Debian "
+	       "kernel.unprivileged_userns_clone=1, on Ubuntu "
+	       "kernel.apparmor_restrict_unprivileged_userns=0");
 	check_probe(d, "pid namespaces", probe(with_user(CLONE_NEWPID | CLONE_NEWNS), try_proc),
 		    "can be made, with a /proc of their own",
 		    "without them the end of a tree is found by looking for its processes");
 	check_probe(d, "overlay file system", probe(with_user(CLONE_NEWNS), try_overlay),
 		    "can be mounted", "without it every execution gets a copy of its artifact");
+	check_probe(d, "overlay in user namespace", probe(CLONE_NEWUSER | CLONE_NEWNS, try_overlay),
+		    "can be mounted",
+		    "Linux 5.11 or newer; without it an isolated sandbox copies artifacts, and "
+		    "rootfs= is read-only");
 }
 
 /* ── what can be read ───────────────────────────────────────────────────────────────────── */
@@ -159,13 +194,27 @@ static void name_controllers(const char *text, char *out, size_t cap)
 	}
 }
 
+/* How this user gets groups of its own. */
+static const char *own_groups(bool *ret_usable)
+{
+	*ret_usable = true;
+	if (geteuid() == 0)
+		return "as root";
+	if (host_groups_own())
+		return "delegated to you";
+	if (host_scope_there(getenv("XDG_RUNTIME_DIR")))
+		return "from your systemd, in a scope";
+	*ret_usable = false;
+	return "none that you may use";
+}
+
 static void check_cgroups(struct doctor *d)
 {
 	static const char *const v2[] = {"/sys/fs/cgroup/cgroup.controllers",
 					 "/sys/fs/cgroup/unified/cgroup.controllers"};
 	auto_free char *own = NULL, *text = NULL;
 	char have1[64] = "", have2[64] = "", detail[256];
-	bool is2 = false;
+	bool is2 = false, usable = false;
 
 	if (read_file(AT_FDCWD, "/proc/self/cgroup", SMALL_FILE_MAX, &own, NULL, NULL) == 0)
 		name_controllers(own, have1, sizeof(have1));
@@ -174,11 +223,11 @@ static void check_cgroups(struct doctor *d)
 		if (is2)
 			name_controllers(text, have2, sizeof(have2));
 	}
-	snprintf(detail, sizeof(detail), "v1: %s; v2: %s%s", have1[0] ? have1 : "no controllers",
-		 is2 ? have2[0] ? have2 : "no controllers" : "not mounted",
-		 geteuid() != 0 ? "; groups of your own need a delegated one" : "");
-	report(d, "cgroups", have1[0] || have2[0], detail,
-	       "--memory, --pids and --cpus need them: run under systemd, or as root");
+	snprintf(detail, sizeof(detail), "v1: %s; v2: %s; %s", have1[0] ? have1 : "no controllers",
+		 is2 ? have2[0] ? have2 : "no controllers" : "not mounted", own_groups(&usable));
+	report(d, "cgroups", usable && (have1[0] || have2[0]), detail,
+	       "--memory, --pids, --cpus and memory=, pids=, cpus= need them: be root, or have a "
+	       "systemd of your own (loginctl enable-linger)");
 }
 
 static void check_seccomp(struct doctor *d)
@@ -203,19 +252,26 @@ static void check_agent(struct doctor *d)
 	report(d, "berth-agent", blob != NULL, detail, "a berth that was built for this machine");
 }
 
+/* The state folder; not made yet: where it would be made. Owned by caller. */
+static char *existing_state(const struct doctor *d)
+{
+	char *dir = mem_strdup(d->b->state_dir);
+
+	while (dir && access(dir, F_OK) < 0 && strrchr(dir, '/') > dir)
+		*strrchr(dir, '/') = '\0';
+	return dir;
+}
+
 /* A file in the state folder can be made, executed, locked and asked about. */
 static void check_state(struct doctor *d)
 {
-	auto_free char *dir = mem_strdup(d->b->state_dir);
+	auto_free char *dir = existing_state(d);
 	char detail[PATH_BUF_MAX + 64];
 	auto_close int fd = -1, other = -1;
 	struct statvfs fs;
 	char path[48];
 	int rc;
 
-	/* Not made yet: then where it would be made. */
-	while (dir && access(dir, F_OK) < 0 && strrchr(dir, '/') > dir)
-		*strrchr(dir, '/') = '\0';
 	fd = dir ? open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
 	if (fd < 0) {
 		snprintf(detail, sizeof(detail), "%s: %s", dir ? dir : "", berth_errno_text(errno));
@@ -239,6 +295,75 @@ static void check_state(struct doctor *d)
 		 rc ? berth_errno_text(-rc) : "");
 	report(d, "state folder", rc == 0, detail,
 	       "a file system with locks (not every network one)");
+}
+
+/* ── what isolation=bwrap needs ─────────────────────────────────────────────────────────── */
+
+static void check_subids(struct doctor *d)
+{
+	static const char *const files[] = {"/etc/subuid", "/etc/subgid"};
+	auto_free char *user = NULL, *home = NULL;
+	int64_t start = 0, count = 0;
+	char detail[256];
+
+	if (geteuid() == 0) {
+		report(d, "subordinate ids", true, "as root: from 1879048192 on", NULL);
+		return;
+	}
+	(void)!host_passwd(&user, &home, NULL);
+	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+		auto_free char *text = NULL;
+
+		if (read_file(AT_FDCWD, files[i], SMALL_FILE_MAX, &text, NULL, NULL) == 0 &&
+		    host_subids(text, user, geteuid(), &start, &count))
+			continue;
+		snprintf(detail, sizeof(detail), "none in %s for %s", files[i],
+			 user ? user : "you");
+		report(d, "subordinate ids", false, detail,
+		       "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER; or "
+		       "uids=single, which keeps less apart");
+		return;
+	}
+	snprintf(detail, sizeof(detail), "from %lld on, %lld of them", (long long)start,
+		 (long long)count);
+	report(d, "subordinate ids", true, detail, NULL);
+}
+
+/* One of the programs that isolation=bwrap is made of. */
+static void check_tool(struct doctor *d, const char *name, const char *hint)
+{
+	auto_free char *path = host_program(name);
+
+	report(d, name, path != NULL, path ? path : "not found", hint);
+}
+
+static void check_quota(struct doctor *d)
+{
+	auto_free char *dir = existing_state(d);
+	auto_close int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	struct if_dqinfo info;
+	bool ok = fd >= 0 && geteuid() == 0 && host_project_quota(fd, Q_GETINFO, 0, &info) == 0;
+	char detail[128];
+
+	snprintf(detail, sizeof(detail), "%s",
+		 ok               ? "the state folder has them"
+		 : geteuid() != 0 ? "only root can set them"
+		 : fd < 0         ? "no state folder"
+				  : host_quota_why(errno));
+	report(d, "project quotas", ok, detail,
+	       "disk= needs them: as root, a state folder on ext4 or xfs mounted with prjquota");
+}
+
+static void check_isolation(struct doctor *d)
+{
+	check_tool(d, "bwrap", "apt install bubblewrap; or isolation=none, which isolates nothing");
+	check_subids(d);
+	if (geteuid() != 0) {
+		check_tool(d, "newuidmap", "apt install uidmap; or uids=single");
+		check_tool(d, "newgidmap", "apt install uidmap; or uids=single");
+	}
+	check_tool(d, "slirp4netns", "apt install slirp4netns; or net=none");
+	check_quota(d);
 }
 
 /* Programs that workers often need, where a sandbox without walls finds them. */
@@ -270,6 +395,7 @@ int berth_doctor(struct berth *b, void (*fn)(void *arg, const struct berth_check
 	check_namespaces(&d);
 	check_cgroups(&d);
 	check_seccomp(&d);
+	check_isolation(&d);
 	check_program(&d, "node", "apt install nodejs");
 	check_program(&d, "npm", "apt install npm");
 	check_program(&d, "python3", "apt install python3");

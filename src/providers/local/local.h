@@ -157,9 +157,6 @@ int local_end_dir(const char *dir, bool hard, struct berth_error *err) attr_warn
 char **local_environment(const struct local *l) attr_warn_unused;
 /* The path of the agent, which is written when it is not there. Owned by caller. */
 int local_agent_path(const struct local *l, char **ret, struct berth_error *err) attr_warn_unused;
-/* Name and home of our uid in /etc/passwd; owned by caller, NULL where there is none. 0 or
- * BERTH_E_NOMEM. */
-int local_passwd(char **ret_name, char **ret_home, struct berth_error *err) attr_warn_unused;
 /* Is the sandbox there and not stopped? */
 int local_usable(struct local *l, struct berth_error *err) attr_warn_unused;
 int local_execute(void *handle, const char *const *argv, struct berth_execute_io *io,
@@ -239,10 +236,6 @@ void local_ports_describe(const struct local *l, char *buf, size_t cap);
 
 /* Ends what lives in the groups of the last life and removes them. */
 int local_groups_remove(const struct local *l, struct berth_error *err) attr_warn_unused;
-/* Can this user make groups below its own one, directly? */
-bool local_groups_own(void);
-/* Is there a manager of user services to ask for a group? */
-bool local_scope_there(const char *runtime_dir);
 
 /* ── local_quota.c ──────────────────────────────────────────────────────────────────────── */
 

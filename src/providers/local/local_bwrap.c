@@ -30,6 +30,7 @@
 #include "base/path.h"
 #include "base/strv.h"
 #include "base/time.h"
+#include "core/host.h"
 #include "loop/child.h"
 
 /* A start takes milliseconds; this is for a machine that swaps. */
@@ -53,28 +54,10 @@ void local_tools_done(struct local_tools *t)
 
 /* ── preflight ──────────────────────────────────────────────────────────────────────────── */
 
-/* In PATH, and where a login shell of an ordinary user does not look. NULL: nowhere. */
-static char *find_program(const char *name)
-{
-	static const char always[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-	const char *env = getenv("PATH");
-	auto_free char *path = mem_printf("%s:%s", env ? env : "", always);
-	char *dir, *save = NULL;
-
-	for (dir = path ? strtok_r(path, ":", &save) : NULL; dir;
-	     dir = strtok_r(NULL, ":", &save)) {
-		auto_free char *file = *dir == '/' ? path_join(dir, name) : NULL;
-
-		if (file && access(file, X_OK) == 0)
-			return TAKE_PTR(file);
-	}
-	return NULL;
-}
-
 static int need(char **dst, const char *program, const char *what, const char *hint,
 		struct berth_error *err)
 {
-	*dst = find_program(program);
+	*dst = host_program(program);
 	if (*dst)
 		return 0;
 	berth_fail(err, BERTH_E_UNAVAILABLE, "%s needs %s, which is not on this machine", what,
@@ -100,8 +83,8 @@ static int find_scope(const struct local_keys *k, struct local_tools *t, struct 
 
 	if (geteuid() == 0 || !has_limits(k))
 		return 0;
-	s = local_scope_decide(false, true, local_groups_own(),
-			       local_scope_there(getenv("XDG_RUNTIME_DIR")));
+	s = local_scope_decide(false, true, host_groups_own(),
+			       host_scope_there(getenv("XDG_RUNTIME_DIR")));
 	if (s == SCOPE_SYSTEMD)
 		return need(&t->systemd_run, "systemd-run", "a limit for an ordinary user",
 			    "apt install systemd; or leave memory=, pids= and cpus= out", err);

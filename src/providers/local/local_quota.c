@@ -17,31 +17,17 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "core/host.h"
 
 /* Files of a project: one for each 4 KiB, and enough for a small one to have a life. */
 #define INODES_MIN  1000
 #define INODE_BYTES 4096
 #define BLOCK       1024 /* quota blocks of Q_SETQUOTA */
 
-#ifndef PRJQUOTA
-#define PRJQUOTA 2
-#endif
-
-static long project_quota(int dirfd, int cmd, uint32_t id, void *addr)
-{
-#ifdef SYS_quotactl_fd
-	return syscall(SYS_quotactl_fd, dirfd, QCMD(cmd, PRJQUOTA), id, addr);
-#else
-	(void)dirfd, (void)cmd, (void)id, (void)addr;
-	errno = ENOSYS;
-	return -1;
-#endif
-}
-
 static int no_quota(const char *folder, const char *what, int errnum, struct berth_error *err)
 {
 	berth_fail(err, BERTH_E_UNAVAILABLE, "disk=: %s: %s: %s", folder, what,
-		   berth_errno_text(errnum));
+		   host_quota_why(errnum));
 	return berth_error_hint(err,
 				"it takes root and a state folder on ext4 or xfs mounted with the "
 				"option prjquota (ext4: made or tuned with -O quota,project)");
@@ -52,7 +38,7 @@ static int in_use(int fd, uint32_t id, const char *folder, struct berth_error *e
 {
 	struct if_dqblk q = {0};
 
-	if (project_quota(fd, Q_GETQUOTA, id, &q) < 0)
+	if (host_project_quota(fd, Q_GETQUOTA, id, &q) < 0)
 		return errno == ENOENT ? 0 : no_quota(folder, "project quotas", errno, err);
 	if (q.dqb_curspace || q.dqb_curinodes || q.dqb_bhardlimit || q.dqb_ihardlimit)
 		return berth_fail(err, BERTH_E_UNAVAILABLE,
@@ -90,7 +76,7 @@ int local_quota_set(const char *folder, uint32_t id, int64_t bytes, struct berth
 	q.dqb_bhardlimit = q.dqb_bsoftlimit = (uint64_t)(bytes + BLOCK - 1) / BLOCK;
 	q.dqb_ihardlimit = q.dqb_isoftlimit = (uint64_t)files;
 	q.dqb_valid = QIF_LIMITS;
-	if (project_quota(fd, Q_SETQUOTA, id, &q) < 0)
+	if (host_project_quota(fd, Q_SETQUOTA, id, &q) < 0)
 		return no_quota(folder, "project quotas", errno, err);
 	return 0;
 }
@@ -101,7 +87,7 @@ void local_quota_clear(const char *folder, uint32_t id)
 	struct if_dqblk q = {.dqb_valid = QIF_LIMITS};
 
 	if (fd >= 0)
-		(void)!project_quota(fd, Q_SETQUOTA, id, &q);
+		(void)!host_project_quota(fd, Q_SETQUOTA, id, &q);
 }
 
 int local_quota_check(const char *folder, struct berth_error *err)
@@ -111,7 +97,7 @@ int local_quota_check(const char *folder, struct berth_error *err)
 
 	if (fd < 0)
 		return berth_fail_errno(err, 0, errno, "%s", folder);
-	if (project_quota(fd, Q_GETINFO, 0, &info) < 0)
+	if (host_project_quota(fd, Q_GETINFO, 0, &info) < 0)
 		return no_quota(folder, "project quotas", errno, err);
 	return 0;
 }

@@ -22,6 +22,7 @@
 #include "base/io.h"
 #include "base/strv.h"
 #include "base/time.h"
+#include "core/host.h"
 #include "core/nosig.h"
 #include "loop/child.h"
 
@@ -30,43 +31,12 @@
 
 /* ── environment ────────────────────────────────────────────────────────────────────────── */
 
-/* name:password:uid:gid:gecos:home:shell, read by hand: NSS would load libraries into somebody's
- * process. */
-int local_passwd(char **ret_name, char **ret_home, struct berth_error *err)
-{
-	auto_free char *text = NULL, *name = NULL, *home = NULL;
-	char *line, *save = NULL;
-
-	if (read_file(AT_FDCWD, "/etc/passwd", SMALL_FILE_MAX, &text, NULL, NULL) < 0)
-		text = NULL;
-	for (line = text ? strtok_r(text, "\n", &save) : NULL; line;
-	     line = strtok_r(NULL, "\n", &save)) {
-		char *field[7] = {line};
-		size_t n = 1;
-
-		for (char *p = line; n < ARRAY_LEN(field) && (p = strchr(p, ':')); n++) {
-			*p++ = '\0';
-			field[n] = p;
-		}
-		if (n < 6 || strtoul(field[2], NULL, 10) != (unsigned long)geteuid())
-			continue;
-		name = mem_strdup(field[0]);
-		home = mem_strdup(field[5]);
-		if (!name || !home)
-			return berth_fail_nomem(err);
-		break;
-	}
-	*ret_name = TAKE_PTR(name);
-	*ret_home = TAKE_PTR(home);
-	return 0;
-}
-
 /* Owned by caller. */
 static char *user_name(void)
 {
 	auto_free char *name = NULL, *home = NULL;
 
-	if (local_passwd(&name, &home, NULL) < 0)
+	if (host_passwd(&name, &home, NULL) < 0)
 		return NULL;
 	return name ? TAKE_PTR(name) : mem_printf("%lu", (unsigned long)geteuid());
 }

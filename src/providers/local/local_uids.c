@@ -21,6 +21,7 @@
 #include "base/io.h"
 #include "base/parse.h"
 #include "base/path.h"
+#include "core/host.h"
 
 /* Root's: above what systemd gives to containers (up to 1879048191) and below 2^31. */
 #define ROOT_FIRST 1879048192
@@ -33,27 +34,6 @@ void uid_pool_done(struct uid_pool *p)
 	*p = (struct uid_pool){0};
 }
 
-/* "name:start:count", the first line of this user. */
-static bool find_subids(char *text, const char *user, unsigned long uid, int64_t *ret_start,
-			int64_t *ret_count)
-{
-	char *line, *save = NULL, number[24];
-
-	snprintf(number, sizeof(number), "%lu", uid);
-	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-		char *start = strchr(line, ':'), *count = start ? strchr(start + 1, ':') : NULL;
-
-		if (!count)
-			continue;
-		*start++ = *count++ = '\0';
-		if ((strcmp(line, number) == 0 || (user && strcmp(line, user) == 0)) &&
-		    parse_int(start, 1, UINT32_MAX - 1, ret_start) == 0 &&
-		    parse_int(count, LOCAL_UIDS, UINT32_MAX, ret_count) == 0)
-			return true;
-	}
-	return false;
-}
-
 static int read_subids(const char *file, const char *user, unsigned long uid, int64_t *ret_start,
 		       int64_t *ret_count, struct berth_error *err)
 {
@@ -62,7 +42,7 @@ static int read_subids(const char *file, const char *user, unsigned long uid, in
 
 	if (rc == BERTH_E_NOMEM)
 		return rc;
-	if (rc == 0 && find_subids(text, user, uid, ret_start, ret_count))
+	if (rc == 0 && host_subids(text, user, uid, ret_start, ret_count))
 		return 0;
 	berth_fail(err, BERTH_E_UNAVAILABLE, "%s has no subordinate ids for %s (uid %lu)", file,
 		   user ? user : "this user", uid);
@@ -128,7 +108,7 @@ int uid_pool_open(struct uid_pool *ret, struct berth_error *err)
 	} else {
 		const char *h;
 
-		rc = local_passwd(&user, &home, err);
+		rc = host_passwd(&user, &home, err);
 		if (rc == 0)
 			rc = uid_pool_subids("/etc/subuid", "/etc/subgid", user, geteuid(), &p,
 					     err);
