@@ -189,8 +189,8 @@ static int enter(struct child *c)
 		if (write(s->groups[i], "0", 1) != 1)
 			return -1;
 	}
-	/* The group is the root of what it sees of groups. */
-	if (agent.walled && s->n_groups && unshare(CLONE_NEWCGROUP) < 0)
+	/* Its group is the root of what it sees of groups, and no path of the host's is seen. */
+	if (agent.walled && unshare(CLONE_NEWCGROUP) < 0 && (s->n_groups || errno != EINVAL))
 		return -1;
 	c->stage = "workdir";
 	if (fchdir(s->cwdfd) < 0)

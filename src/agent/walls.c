@@ -218,7 +218,7 @@ int wall_give_root(int dirfd, const char *name)
 	/* DIR's lists name a uid of outside, for records. There may be none. */
 	fremovexattr(fd, "system.posix_acl_default");
 	fremovexattr(fd, "system.posix_acl_access");
-	r = wall_give(fd);
+	r = fchmod(fd, 0755) < 0 ? -1 : wall_give(fd);
 	close(fd);
 	return r;
 }

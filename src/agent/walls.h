@@ -44,8 +44,8 @@ int wall_open_dir(int base, const char *path);
 /* Gives a file or directory, or a pipe or terminal, to the worker. 0, or -1 and errno. */
 int wall_give(int fd);
 int wall_give_at(int dirfd, const char *name);
-/* The same for the first directory of a tree that is made for workers: what is made in it inherits
- * nothing from DIR's access control lists. */
+/* The same for the first directory of a tree that is made for workers (0755): what is made in it
+ * inherits nothing from DIR's access control lists. */
 int wall_give_root(int dirfd, const char *name);
 /* Sets the mode that --shared wants for a record's file or directory, whatever the umask has made
  * of it. 0, or -1 and errno. */
