@@ -55,7 +55,7 @@ static int sysctl_add(const char *path, const struct stat *st, int type, struct 
 					     "/pid_max_of", "netdev_rss_key", "sched_domain",
 					     "/stat_refresh", "compact_memory", "drop_caches",
 					     "route/flush", "/perf_event_max_sample_rate",
-					     "/perf_cpu_time", "/inode-", "/tainted"};
+					     "/perf_cpu_time", "/inode-", "/tainted", "/quota/"};
 	char buf[4096];
 	size_t n;
 
@@ -94,15 +94,19 @@ static void look_at_host(struct host_look *l)
 		      (wall_ts.tv_nsec - boot_ts.tv_nsec) / 1000000;
 }
 
-/* The first line in which two texts differ. */
+/* The first line in which two texts differ, whole: it begins with a name. */
 static UNUSED void same_text(const char *what, const char *before, const char *after)
 {
+	const char *line = before, *other = after;
+
 	tap_.checks++;
-	while (*before && *before == *after)
-		before++, after++;
+	for (; *before && *before == *after; before++, after++) {
+		if (*before == '\n')
+			line = before + 1, other = after + 1;
+	}
 	if (*before || *after)
-		FAIL("%s changed: \"%.*s\" is now \"%.*s\"", what, (int)strcspn(before, "\n"), before,
-		     (int)strcspn(after, "\n"), after);
+		FAIL("%s changed: \"%.*s\" is now \"%.*s\"", what, (int)strcspn(line, "\n"), line,
+		     (int)strcspn(other, "\n"), other);
 }
 
 static UNUSED void host_is_unchanged(void)
@@ -212,10 +216,10 @@ static UNUSED void bait_up(void)
 	ASSERT_OK(chmod(bait.secret, 0666));
 	snprintf(path, sizeof(path), "%s/home", bait.dir);
 	ASSERT_OK(mkdir(path, 0777));
-	bait_sockets();
-	bait_process();
 	OK(berth_sandbox_start(box(), &E));
 	OK(berth_sandbox_info(box(), &wall, &E));
+	bait_sockets();
+	bait_process();
 	if (strstr(conf.template, "NAME")) {
 		bait.other = box_named("bait", BERTH_OPEN_START);
 		if (berth_status(bait.other, "bait", &(struct berth_status){0}, &E) != 0) {
@@ -256,6 +260,8 @@ static UNUSED void bait_is_intact(void)
 
 static UNUSED void bait_down(void)
 {
+	kill(bait.pid, SIGKILL);
+	waitpid(bait.pid, NULL, 0);
 	unlink(bait.path_name);
 }
 

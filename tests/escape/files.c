@@ -95,7 +95,8 @@ static char planted_at[PATH_MAX];
 static int is_planted(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	(void)st, (void)type;
-	if (strcmp(path + ftw->base, "planted") == 0)
+	/* The upper layer of a view is the execution's own. */
+	if (strcmp(path + ftw->base, "planted") == 0 && !strstr(path, "/up/a/"))
 		snprintf(planted_at, sizeof(planted_at), "%s", path);
 	return 0;
 }
@@ -300,8 +301,10 @@ TEST(copy_out_links)
 	prepare("write evil/y overwritten");
 	/* Into the same folder, with the link of the first time in the way. */
 	(void)berth_copy_out(box(), NULL, "evil/.", "got", &E);
-	(void)berth_copy_out(box(), NULL, "evil/x/secret", "got/x/secret", &E);
+	bait_is_intact();
 	(void)berth_copy_out(box(), NULL, "evil/y", "got/y", &E);
+	bait_is_intact();
+	(void)berth_copy_out(box(), NULL, "evil", "got", &E);
 	bait_is_intact();
 	nothing_planted();
 	bait_down();

@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -242,6 +243,17 @@ static int help_inodes(char **argv)
 	return 0;
 }
 
+/* The size of the file system that it is on: "MB N". */
+static int help_size(char **argv)
+{
+	struct statvfs v;
+
+	if (statvfs(argv[0], &v) < 0)
+		broken("%s: %s", argv[0], strerror(errno));
+	dprintf(1, "MB %lu\n", (unsigned long)(v.f_blocks * v.f_frsize >> 20));
+	return 0;
+}
+
 static int help_flood(char **argv)
 {
 	static char block[1 << 16];
@@ -314,6 +326,7 @@ static const struct {
 	{"memory-bomb", 0, help_memory_bomb},
 	{"fill", 2, help_fill},
 	{"inodes", 2, help_inodes},
+	{"size", 1, help_size},
 	{"flood", 1, help_flood},
 	{"cling", 0, help_cling},
 };

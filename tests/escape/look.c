@@ -275,9 +275,20 @@ void attempt_agent_binary(void)
 	agent_paths(unwritable);
 }
 
+/* An empty file may stand where it was. */
+static void no_bytes(const char *path)
+{
+	char buf[64];
+	ssize_t n = slurp(path, buf, sizeof(buf));
+
+	tried();
+	if (n > 0)
+		got_out("%s was read: %zd bytes", path, n);
+}
+
 void attempt_agent_binary_read(void)
 {
-	agent_paths(unreadable);
+	agent_paths(no_bytes);
 }
 
 /* ── processes ────────────────────────────────────────────────────────────────────────────── */

@@ -184,7 +184,7 @@ X(copy_in_race, 0, "swaps a directory with links to records and to the system wh
   "the same", "nothing outside the worker's reach is written") \
 X(copy_names, 0, "copies to and from `..`, absolute paths, ID:../.., and links to them", \
   "the same; below an execution's view paths may not leave it", "refused, or with the worker's own rights") \
-X(copy_out_links, 0, "has a link copied out, then a directory of its name with a file in it", \
+X(copy_out_links, 0, "has a link to a file or folder of the host copied out, then a file or directory of its name", \
   "links are never followed on the side that is written", "the host's file is untouched") \
 X(input_file, 0, "an input file whose path leads through links of the artifact to records and to the system", \
   "inputs are put below the view, links are not followed", "refused; nothing is written") \
