@@ -227,7 +227,7 @@ static pid_t fork_into(int keeperfd, bool sibling)
 /* What a keeper that is just dying makes of it. */
 static bool dying(int err)
 {
-	return err == EAGAIN || err == ESRCH || err == EINVAL || err == ENOMEM;
+	return err == EAGAIN || err == ESRCH || err == EINVAL || err == ENOMEM || err == EPERM;
 }
 
 pid_t guests_fork(bool sibling, struct agent_fail *f)

@@ -122,15 +122,18 @@ static void exec_init(const struct agent_proc *a, const struct walled_opts *o, i
 	_exit(127);
 }
 
+/* One line over the ready pipe says how it went. */
 static bool is_ready(int ready)
 {
 	struct pollfd p = {ready, POLLIN, 0};
-	char line[1024];
+	char *line = said;
 	ssize_t n;
+
+	said[0] = '\0';
 
 	if (poll(&p, 1, 10000) <= 0)
 		return false;
-	n = read(ready, line, sizeof(line) - 1);
+	n = read(ready, line, sizeof(said) - 1);
 	line[n > 0 ? n : 0] = '\0';
 	return strcmp(line, "ready\n") == 0;
 }
@@ -173,8 +176,9 @@ int walled_restart(struct agent_proc *a, const struct walled_opts *o)
 	close(fds[0]);
 	if (!ok) {
 		agent_kill(a);
-		n = pread(err, said, sizeof(said) - 1, 0);
-		said[n > 0 ? n : 0] = '\0';
+		/* What could not even say that has said something else. */
+		n = said[0] ? 0 : pread(err, said, sizeof(said) - 1, 0);
+		said[n > 0 ? (size_t)n : strlen(said)] = '\0';
 		fprintf(stderr, "# init --walled did not become ready: %s\n", said);
 	}
 	close(err);

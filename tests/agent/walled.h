@@ -25,7 +25,7 @@ struct walled_opts {
 int walled_start(struct agent_proc *a, const char *name, const struct walled_opts *o);
 /* The same over the directories of an earlier start. */
 int walled_restart(struct agent_proc *a, const struct walled_opts *o);
-/* What `init` wrote to stderr at the last start that failed (static). */
+/* What init said at the last start that failed (static). */
 const char *walled_said(void);
 
 #endif
