@@ -5,13 +5,15 @@
  * Between its clone and its first word to the child, the death of bubblewrap's parent leaves the
  * child waiting for that word. So stage holds a lock on the file "staging" in the sandbox's folder,
  * which bubblewrap inherits and init lets go of (--staging): held without anybody starting the sandbox (the
- * library sees to that) it is such a child, and whoever has the file open is ended.
+ * library sees to that) it is such a child, and is ended: found by its uid, or, where that is the
+ * caller's, by the open file.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +21,28 @@
 #include "agent/stage.h"
 
 #define LEFT_WAIT_MS 5000
+
+static int read_start_at(int dirfd, const char *path, char *buf, size_t cap)
+{
+	int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read_full(fd, buf, cap - 1);
+
+	if (fd >= 0)
+		close(fd);
+	buf[n > 0 ? n : 0] = '\0';
+	return n > 0 ? 0 : -1;
+}
+
+/* The real uid of a process; -1: it is gone. */
+static int64_t uid_of(int proc, const char *pid)
+{
+	char path[64], text[1024], *at;
+
+	fmt(path, sizeof(path), "%s/status", pid);
+	if (read_start_at(proc, path, text, sizeof(text)) < 0 || !(at = strstr(text, "\nUid:")))
+		return -1;
+	return (int64_t)strtoul(at + 6, NULL, 10);
+}
 
 /* Has the process whose /proc directory this is the file open? */
 static bool has_open(int proc, const char *pid, const struct stat *file)
@@ -43,6 +67,18 @@ static bool has_open(int proc, const char *pid, const struct stat *file)
 	return found;
 }
 
+static bool is_left(int proc, const char *pid, const struct stat *file)
+{
+	int64_t uid;
+
+	if (stage.o.single)
+		return has_open(proc, pid, file);
+	/* Of an ordinary user's sandbox the open files cannot be seen, but the uid; and a process
+	 * may be ended by who owns the user namespace that it is in. */
+	uid = uid_of(proc, pid);
+	return uid == stage.o.base || uid == stage.o.base + 1;
+}
+
 static void end_holders(const struct stat *file)
 {
 	int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -56,7 +92,7 @@ static void end_holders(const struct stat *file)
 	while ((name = dirscan_next(&d, &type))) {
 		pid_t pid = (pid_t)strtol(name, NULL, 10);
 
-		if (pid > 1 && pid != getpid() && has_open(proc, name, file))
+		if (pid > 1 && pid != getpid() && is_left(proc, name, file))
 			kill(pid, SIGKILL);
 	}
 	close(proc);
