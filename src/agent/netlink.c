@@ -16,6 +16,9 @@
 
 #define BATCH_MAX   64u
 #define REQUEST_MAX 512u /* no request here is longer */
+/* The kernel fills as much as the largest buffer that a socket was ever read with, up to this; a
+ * smaller one next time would lose the rest. */
+#define ANSWER_MAX 32768u
 
 int netlink_socket(unsigned groups)
 {
@@ -176,7 +179,7 @@ static int take(const uint8_t *in, size_t left, uint32_t seq, netlink_fn *fn, vo
 
 int netlink_dump(int fd, uint16_t type, const void *body, size_t n, netlink_fn *fn, void *arg)
 {
-	_Alignas(8) uint8_t io[32768];
+	_Alignas(8) uint8_t io[ANSWER_MAX];
 	struct nlmsghdr h = {.nlmsg_len = (uint32_t)NLMSG_LENGTH(n),
 			     .nlmsg_type = type,
 			     .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP,
@@ -202,7 +205,7 @@ int netlink_dump(int fd, uint16_t type, const void *body, size_t n, netlink_fn *
 
 int netlink_read(int fd, netlink_fn *fn, void *arg)
 {
-	_Alignas(8) uint8_t in[16384];
+	_Alignas(8) uint8_t in[ANSWER_MAX];
 
 	for (;;) {
 		ssize_t r = recv(fd, in, sizeof(in), MSG_DONTWAIT);

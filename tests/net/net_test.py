@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -251,11 +252,53 @@ def netbox_ends(way, w):
     tap.eq(len(slirps), 1, "has one slirp4netns")
     slirp_itself(slirps[0])
     fd = os.pidfd_open(slirps[0])
-    subprocess.run(["pkill", "-KILL", "-P", str(p.pid)], check=False)  # children of ours alone
     p.kill()
     p.communicate()
     tap.ok(gone(slirps[0], fd), "which ends when the sandbox is killed")
     os.close(fd)
+
+
+def killed_in_the_middle(way, w):
+    """The starter dies at any moment: before, while and after slirp4netns is let go."""
+    worst = {}
+    for ms in range(30):
+        p = way.open("egress", [["own_loopback"]])
+        try:
+            p.wait(ms / 1000)
+        except subprocess.TimeoutExpired:
+            pass
+        fds = [(pid, os.pidfd_open(pid)) for pid in w.others() if pid != p.pid]
+        p.kill()
+        p.communicate()
+        for pid, fd in fds:
+            gone(pid, fd)
+            os.close(fd)
+        end = time.monotonic() + 10
+        while (left := w.others()) and time.monotonic() < end:
+            for pid in left:
+                try:
+                    fd = os.pidfd_open(pid)
+                except OSError:
+                    continue
+                gone(pid, fd)
+                os.close(fd)
+        worst.update(left)
+    tap.eq(worst, {}, "a starter killed at 30 moments leaves no process")
+
+
+def lost_news(way, w):
+    """More new addresses at once than a socket's queue holds."""
+    new = ["203.1.%d.%d" % (i // 250, 1 + i % 250) for i in range(1500)]
+    p = way.open("egress", [["denied_soon", new]])
+    tap.eq(p.stdout.readline(), '"armed"\n', "a sandbox whose init is slow")
+    p.send_signal(signal.SIGSTOP)
+    for what in ("add", "del"):
+        text = "".join("address %s %s/32 dev h0\n" % (what, a) for a in new)
+        subprocess.run(["ip", "-batch", "-"], input=text, text=True, check=True)
+        if what == "add":
+            p.send_signal(signal.SIGCONT)
+            out = p.communicate(timeout=60)[0]
+    tap.eq(json.loads(out or "null"), [], "1500 addresses that the host got at once are out of reach")
 
 
 def holder(pid):
@@ -359,6 +402,8 @@ def everything(way):
             berth_ends(way, w)
         else:
             netbox_ends(way, w)
+            killed_in_the_middle(way, w)
+            lost_news(way, w)
             failures(way)
     finally:
         os.kill(w.pid, signal.SIGKILL)

@@ -3,11 +3,10 @@
  * netbox.c: runs a command in the network of an isolated sandbox, and in nothing else of one: what
  * the stage does around agent/net.h, by hand. For looking at the network alone.
  *
- *   netbox MODE SLIRP CMD [ARG…]        as root, or as an ordinary user with newuidmap (--user)
+ *   netbox MODE SLIRP CMD [ARG…]        as root
  *
- * The command has the uid of a worker and no capability; slirp4netns ends with it. On fd 9 of the
- * caller, if there is one, it gets the host's socket for addresses (--watch FD is init's business):
- * netbox itself plays init then and calls net_watch_event().
+ * The command has the uid of a worker and no capability; slirp4netns ends with netbox, which stays
+ * and plays init: it hears of the host's new addresses.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -102,6 +101,8 @@ static void worker(char **argv)
 	if (setgroups(0, NULL) < 0 || setresgid(1000, 1000, 1000) < 0 ||
 	    setresuid(1000, 1000, 1000) < 0)
 		die("uid 1000");
+	/* After the ids, which reset it: nothing in here outlives the one that plays init. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	syscall(SYS_close_range, 3, ~0u, 0);
 	signal(SIGPIPE, SIG_DFL);
 	execvp(argv[0], argv);

@@ -228,19 +228,20 @@ class World:
         os.mknod("/dev/net/tun", 0o20666, os.makedev(10, 200))
         os.chmod("/dev/net/tun", 0o666)
 
-    def slirps(self):
-        """The pids of slirp4netns processes that work for this host (not zombies)."""
-        own, out = os.readlink("/proc/self/ns/net"), []
+    def others(self):
+        """{pid: name} of all other processes on this host (zombies have no namespaces)."""
+        own, out = os.readlink("/proc/self/ns/net"), {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                with open("/proc/%s/comm" % pid, encoding="ascii") as f:
-                    if f.read().strip() != "slirp4netns":
-                        continue
-                if os.readlink("/proc/%s/ns/net" % pid) == own:
-                    out.append(int(pid))
+                if int(pid) != os.getpid() and os.readlink("/proc/%s/ns/net" % pid) == own:
+                    with open("/proc/%s/comm" % pid, encoding="utf-8") as f:
+                        out[int(pid)] = f.read().strip()
             except OSError:
                 pass
         return out
+
+    def slirps(self):
+        return [pid for pid, name in self.others().items() if name == "slirp4netns"]
 
 
 if __name__ == "__main__":
