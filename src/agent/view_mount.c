@@ -56,6 +56,7 @@ static void opt_lower(struct options *o, const char *name)
 
 int overlay_mount(const struct overlay *ov, const char *target)
 {
+	unsigned long flags = agent.walled ? MS_NOSUID | MS_NODEV : 0;
 	struct options o = {.len = 0};
 	size_t plain;
 
@@ -84,12 +85,12 @@ int overlay_mount(const struct overlay *ov, const char *target)
 		errno = ENAMETOOLONG;
 		return -1;
 	}
-	if (mount("overlay", target, "overlay", 0, o.s) == 0)
+	if (mount("overlay", target, "overlay", flags, o.s) == 0)
 		return 0;
 	if (errno != EINVAL)
 		return -1;
 	o.s[plain] = '\0';
-	return mount("overlay", target, "overlay", 0, o.s);
+	return mount("overlay", target, "overlay", flags, o.s);
 }
 
 /* ---- a child in a namespace ---- */
