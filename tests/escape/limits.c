@@ -28,8 +28,7 @@ static struct berth_sandbox *limited(const char *name, const char *keys, const c
 	OK(berth_sandbox_open(context(), spec, NULL, BERTH_OPEN_START, &s, &E));
 	if (berth_sandbox_start(s, &E) == 0)
 		return s;
-	if (E.code != BERTH_E_UNSUPPORTED && E.code != BERTH_E_PRECONDITION &&
-	    E.code != BERTH_E_INVALID)
+	if (E.code != BERTH_E_UNSUPPORTED && E.code != BERTH_E_UNAVAILABLE)
 		FAIL("%s: %s", keys, E.message);
 	ASSERT_CONTAINS(E.message, names);
 	return NULL;
