@@ -20,10 +20,11 @@
 static struct agent_proc proc;
 static struct client c;
 static struct tree t;
+static bool single; /* one uid for init and workers */
 
 static void begin_at(const char *name, const char *const *options)
 {
-	struct walled_opts o = {.options = options};
+	struct walled_opts o = {.options = options, .single = single};
 
 	ASSERT_EQ(walled_start(&proc, name, &o), 0);
 	ASSERT_EQ(client_open(&c, proc.dir), 0);
@@ -544,6 +545,52 @@ TEST_TIMEOUT(an_install_is_a_worker, 60)
 				     &o),
 			  0);
 		ASSERT_STREQ(launch_stdout(&c, "use"), "dep\nnew\nrun\n");
+		end_view(*v);
+	}
+}
+
+/* ---- one uid ---- */
+
+/* Where init and workers have one uid, the mount namespaces and the missing capabilities have to
+ * do: no record by any path, no link, no signal that arrives, no trace. */
+TEST_TIMEOUT(one_uid_for_all, 60)
+{
+	static const char script[] =
+		"grep -E '^(Uid|Cap|NoNewPrivs|Seccomp:)' /proc/self/status | tr -d '\\n\\t'; "
+		"echo; "
+		"kill -KILL 1; kill -TERM 1; kill -STOP 1; kill -HUP 1; "
+		"for f in environ mem maps; do head -c 1 /proc/1/$f; done; ls /proc/1/fd "
+		"/proc/1/cwd; "
+		"readlink /proc/1/exe; find . ! -writable; echo y >>data.txt; mkdir new; ls $0";
+	static struct state s;
+	char path[600], in[300];
+	struct stat st;
+
+	TEST_REQUIRE("root", "only root makes this namespace");
+	single = true;
+	EACH_VIEW(v)
+	{
+		struct opts o = {.kind = 0};
+
+		begin_view(*v);
+		o.tree = t.hex;
+		snprintf(in, sizeof(in), "%.*s/in", (int)(strlen(proc.dir) - 6), proc.dir);
+		run_launch(&c, "one", &o, ARGV("/bin/sh", "-c", script, in), &s);
+		ASSERT_EQ(run_wait(&c, "one", 0, &s), WIRE_S_EXITED);
+		ASSERT_STREQ(launch_stdout(&c, "one"),
+			     "Uid:1000100010001000CapInh:0000000000000000CapPrm:0000000000000000"
+			     "CapEff:0000000000000000CapBnd:0000000000000000"
+			     "CapAmb:0000000000000000NoNewPrivs:1Seccomp:2\n");
+		snprintf(path, sizeof(path), "%s/x", in);
+		ASSERT_OK(symlink(path, *v[0] == 'o' ? "box/home/l" : "merged/box/home/l"));
+		ASSERT_EQ(file_get(&c, NULL, "l/one/journal"), WIRE_E_PERM);
+		ASSERT_EQ(file_put(&c, NULL, "l/one/journal", "x", 1, 0644), WIRE_E_PERM);
+		ASSERT_EQ(file_op(&c, WIRE_REMOVE, NULL, "l/one", WK_RECURSIVE, 1, NULL),
+			  WIRE_E_PERM);
+		snprintf(path, sizeof(path), "%s/x/one/journal", proc.dir);
+		ASSERT_OK(stat(path, &st));
+		ASSERT_EQ(file_put(&c, NULL, "a/b", "x", 1, 0644), 0);
+		ASSERT_EQ(file_get(&c, "one", "data.txt"), 0);
 		end_view(*v);
 	}
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
@@ -42,11 +43,14 @@ static int put(pid_t pid, const char *file, const char *text)
 	return r;
 }
 
-static int map_ids(pid_t pid)
+static int map_ids(pid_t pid, bool single)
 {
 	char map[64];
 
-	snprintf(map, sizeof(map), "0 %u 1\n1000 %u 1\n", WALLED_UID, WALLED_UID + 1);
+	if (single)
+		snprintf(map, sizeof(map), "1000 %u 1\n", WALLED_UID);
+	else
+		snprintf(map, sizeof(map), "0 %u 1\n1000 %u 1\n", WALLED_UID, WALLED_UID + 1);
 	return put(pid, "uid_map", map) < 0 || put(pid, "gid_map", map) < 0 ? -1 : 0;
 }
 
@@ -76,16 +80,65 @@ static void keep_fds(const struct walled_opts *o, int ready)
 	}
 }
 
+/* All capabilities of the namespace, for a program that no uid 0 executes. */
+static int keep_caps(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3];
+
+	if (syscall(SYS_capget, &head, caps) < 0)
+		return -1;
+	for (int i = 0; i < _LINUX_CAPABILITY_U32S_3; i++)
+		caps[i].effective = caps[i].inheritable = caps[i].permitted;
+	if (syscall(SYS_capset, &head, caps) < 0)
+		return -1;
+	for (int i = 0; i < 64; i++) {
+		if (caps[i / 32].permitted >> i % 32 & 1 &&
+		    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, i, 0, 0) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* DIR as init is told it (static). */
+static const char *dir_inside(const struct agent_proc *a, bool single)
+{
+	static char in[300];
+
+	if (!single)
+		return a->dir;
+	snprintf(in, sizeof(in), "%.*s/in", (int)(strlen(a->dir) - 6), a->dir);
+	return in;
+}
+
+static int mount_dir(const struct agent_proc *a, bool single)
+{
+	if (mount(a->dir, dir_inside(a, single), NULL, MS_BIND, NULL) < 0)
+		return -1;
+	return single ? mount("none", a->dir, "tmpfs", 0, "size=4k,mode=0755") : 0;
+}
+
+static int take_ids(bool single)
+{
+	uid_t id = single ? 1000 : 0;
+
+	if (single)
+		prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
+	if (setgroups(0, NULL) < 0 || setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0)
+		return -1;
+	return single ? keep_caps() : 0;
+}
+
 static void enter(const struct agent_proc *a, const struct walled_opts *o, int err)
 {
 	const char *what = NULL;
 
 	dup2(err, 2);
-	if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+	if (take_ids(o && o->single) < 0)
 		what = "ids";
 	else if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
 		 mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0 ||
-		 mount(a->dir, a->dir, NULL, MS_BIND, NULL) < 0)
+		 mount_dir(a, o && o->single) < 0)
 		what = "mounts";
 	else if (o && o->net && lo_up() < 0)
 		what = "lo";
@@ -115,7 +168,7 @@ static void exec_init(const struct agent_proc *a, const struct walled_opts *o, i
 	snprintf(number, sizeof(number), "%d", ready);
 	for (const char *const *p = o ? o->options : NULL; p && *p && n < 62; p++)
 		argv[n++] = *p;
-	argv[n] = a->dir;
+	argv[n] = dir_inside(a, o && o->single);
 	keep_fds(o, ready);
 	execve(argv[0], (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)env);
 	fprintf(stderr, "cannot run %s: %s\n", argv[0], strerror(errno));
@@ -156,7 +209,7 @@ static pid_t begin(const struct agent_proc *a, const struct walled_opts *o, int 
 		exec_init(a, o, ready, err);
 	}
 	close(go[0]);
-	if (pid > 0 && (map_ids(pid) < 0 || write(go[1], "x", 1) != 1))
+	if (pid > 0 && (map_ids(pid, o && o->single) < 0 || write(go[1], "x", 1) != 1))
 		perror("# walled: cannot map ids");
 	close(go[1]);
 	return pid;
@@ -204,7 +257,9 @@ int walled_start(struct agent_proc *a, const char *name, const struct walled_opt
 	snprintf(a->home, sizeof(a->home), "%s/home", base);
 	snprintf(app, sizeof(app), "%s/app", base);
 	if (chmod(".", 0755) < 0 || make(base, 0, 0755) < 0 || make(a->dir, WALLED_UID, 0700) < 0 ||
-	    make(a->home, WALLED_UID + 1, 0755) < 0 || make(app, WALLED_UID, 0755) < 0) {
+	    make(a->home, o && o->single ? WALLED_UID : WALLED_UID + 1, 0755) < 0 ||
+	    make(app, WALLED_UID, 0755) < 0 ||
+	    make(dir_inside(a, o && o->single), WALLED_UID, 0700) < 0) {
 		fprintf(stderr, "# cannot make %s: %s\n", base, strerror(errno));
 		return -1;
 	}

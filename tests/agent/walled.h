@@ -17,6 +17,10 @@ struct walled_opts {
 	const int *fds;             /* stay open in it, by the same numbers */
 	size_t n_fds;
 	bool net; /* a network namespace of its own, lo up */
+	/* One uid for all of it, as where an ordinary user has no others (uids=single): the inner
+	 * 1000 on WALLED_UID; init has its capabilities nevertheless. Its DIR is NAME/in then, a
+	 * mount of NAME/berth, which itself is covered: below the mount there is nothing. */
+	bool single;
 };
 
 /* Makes NAME/{berth,home,app} below the working directory and starts it; waits until it is ready.
