@@ -312,8 +312,8 @@ int local_keys_fit(const struct local_keys *k, const char *isolation, struct ber
 			continue;
 		if (i == KEY_DIR)
 			return berth_fail(err, BERTH_E_INVALID,
-					  "dir=%s: with isolation=bwrap berth's files are out of "
-					  "the sandbox's reach, and have no other place",
+					  "dir=%s: only isolation=none has it: with bwrap berth's "
+					  "files are out of the sandbox's reach",
 					  k->value[i]);
 		return berth_fail(err, BERTH_E_INVALID, "%s=%s: isolation=%s has no such key",
 				  rules[i].key, k->value[i], name);
