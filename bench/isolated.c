@@ -11,11 +11,14 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "util.h"
@@ -65,23 +68,47 @@ static int installed(const char *program)
 /* A bundle for crun: busybox alone. */
 static int make_bundle(void)
 {
-	if (!installed("crun") || !installed("busybox"))
+	static const char edit[] = "del(.linux.resources) | .process.terminal = false | "
+				   ".process.args = [\"/bin/true\"]"
+				   " | .linux.namespaces |= map(select(.type != \"cgroup\"))"
+				   " | .mounts |= map(select(.type != \"cgroup\"))";
+
+	if (!installed("crun") || !installed("busybox") || !installed("jq"))
 		return 0;
 	shell("mkdir -p %s/rootfs/bin && cp \"$(command -v busybox)\" %s/rootfs/bin/true && cd %s "
 	      "&& "
-	      "crun spec && sed -i -e 's/\"sh\"/\"\\/bin\\/true\"/' -e "
-	      "'s/\"terminal\": true/\"terminal\": false/' config.json",
-	      bundle, bundle, bundle);
+	      "crun spec && jq '%s' config.json >c && mv c config.json",
+	      bundle, bundle, bundle, edit);
 	return 1;
 }
 
+/* crun refuses hybrid control groups: it is measured where the v2 ones are not mounted. */
 static double crun_ms(int i)
 {
 	char id[64];
 	const char *argv[] = {"crun", "run", "--bundle", bundle, id, NULL};
+	double ms = 0;
+	int fd[2];
+	pid_t pid;
 
 	snprintf(id, sizeof(id), "berth-bench-%d-%d", (int)getpid(), i);
-	return timed_run(argv, NULL, 0);
+	if (pipe(fd) < 0)
+		die("no pipe");
+	pid = fork();
+	if (pid == 0) {
+		if (unshare(CLONE_NEWNS) < 0 ||
+		    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+			_exit(1);
+		umount2("/sys/fs/cgroup/unified", MNT_DETACH); /* nothing there: pure v2 */
+		ms = timed_run(argv, NULL, 0);
+		_exit(write(fd[1], &ms, sizeof(ms)) == sizeof(ms) ? 0 : 1);
+	}
+	close(fd[1]);
+	if (pid < 0 || read(fd[0], &ms, sizeof(ms)) != sizeof(ms))
+		die("crun could not be measured");
+	close(fd[0]);
+	waitpid(pid, NULL, 0);
+	return ms;
 }
 
 static int have_docker(void)
