@@ -5,19 +5,24 @@
  * Invariants: it never has host uid 0, and ends when the last writer of its exit pipe does, which
  * is the sandbox's init; it runs with its own sandbox (a file system of /etc and /run alone, no
  * capability over anything of the sandbox) and its own seccomp filter, both of which work here
- * because it is uid 0 of U1; it has no fd of the stage's. Nobody waits for it: a helper between,
+ * because it is uid 0 of U1; /run is emptied for it, so that no service's socket is in its reach; it has no fd of the stage's. Nobody waits for it: a helper between,
  * which ends when slirp4netns serves, tells of its failure. It does not configure the device.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/afs.h"
 #include "agent/net_rules.h"
 #include "agent/spawn.h"
 
@@ -68,6 +73,51 @@ static int receive(int fds[3])
 	fds[2] = -1;
 	memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
 	return 1;
+}
+
+/* Puts the directory at fd (or the file) to where path names it, below an empty /run. */
+static int put_back(int fd, const char *path, bool is_file)
+{
+	char from[32];
+	int made = -1;
+
+	fmt(from, sizeof(from), "/proc/self/fd/%d", fd);
+	if (is_file)
+		made = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	if (is_file ? made < 0 : mkdir_p_at(AT_FDCWD, path, 0755) < 0)
+		return -1;
+	if (made >= 0)
+		close(made);
+	return mount(from, path, NULL, MS_BIND, NULL);
+}
+
+/*
+ * /run is where the sockets of the host's services are, and slirp4netns keeps it for the sake of
+ * resolv.conf, which often is a link into it. Only the directory that has it is left: the directory
+ * and not the file, since whoever writes a new one renames it over the old.
+ */
+static int empty_run(void)
+{
+	char real[PATH_MAX], *slash;
+	int fd = -1, r;
+	bool is_file = false;
+
+	if (unshare(CLONE_NEWNS) < 0)
+		return -1;
+	if (realpath("/etc/resolv.conf", real) && strncmp(real, "/run/", 5) == 0) {
+		slash = strrchr(real, '/');
+		is_file = slash == real + 4;
+		if (!is_file)
+			*slash = '\0';
+		fd = open(real, O_PATH | O_CLOEXEC);
+	}
+	r = mount("berth-run", "/run", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+		  "mode=0755,size=16k");
+	if (r == 0 && fd >= 0)
+		r = put_back(fd, real, is_file);
+	if (fd >= 0)
+		close(fd);
+	return r;
 }
 
 static void exec_slirp(const char *path, int ready, int said) attr_noreturn;
@@ -167,6 +217,8 @@ static void helper(const char *path)
 	said = memfd_create("slirp4netns", MFD_CLOEXEC);
 	if (r < 0 || said < 0 || pipe2(ready, O_CLOEXEC) < 0)
 		complain(err_text(errno));
+	if (empty_run() < 0)
+		complain("cannot hide /run from it");
 	close(FD_RELEASE);
 	/* Above FD_END all of them, so that none is overwritten. */
 	pid = fork();

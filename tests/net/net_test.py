@@ -236,6 +236,7 @@ def slirp_itself(pid):
            "slirp4netns: its filter is on, no groups")
     tap.eq(sorted(os.listdir("/proc/%d/root" % pid)), ["etc", "run"],
            "slirp4netns: sees /etc and /run alone")
+    tap.eq(os.listdir("/proc/%d/root/run" % pid), [], "slirp4netns: and nothing in /run")
     fds = [os.readlink("/proc/%d/fd/%s" % (pid, f)) for f in os.listdir("/proc/%d/fd" % pid)]
     # Devices are named by the mounts that it has left: with or without /dev.
     odd = [f for f in fds if not f.startswith(("/memfd:slirp", "pipe:", "socket:", "user:[", "net:[",
@@ -299,6 +300,19 @@ def lost_news(way, w):
             p.send_signal(signal.SIGCONT)
             out = p.communicate(timeout=60)[0]
     tap.eq(json.loads(out or "null"), [], "1500 addresses that the host got at once are out of reach")
+
+
+def linked_resolver(way, w, where):
+    """/etc/resolv.conf is a link into /run."""
+    w.resolver_link(where, "10.77.0.2")
+    out = way.run("egress", [["query", "udp", "10.0.2.3", "some.example"]])
+    tap.eq(out, ["203.0.113.2"], "a resolver by a link to /run/%s" % where)
+    p = way.open("egress", [["later", "tcp", "203.0.113.9", PORT]])
+    tap.eq(p.stdout.readline(), '"armed"\n', "a sandbox to look at")
+    seen = os.listdir("/proc/%d/root/run" % w.slirps()[0])
+    tap.eq(seen, [where.split("/")[0]], "slirp4netns: sees that in /run alone")
+    p.kill()
+    p.communicate()
 
 
 def holder(pid):
@@ -404,6 +418,8 @@ def everything(way):
             netbox_ends(way, w)
             killed_in_the_middle(way, w)
             lost_news(way, w)
+            linked_resolver(way, w, "systemd/resolve/stub-resolv.conf")
+            linked_resolver(way, w, "resolv.conf")
             failures(way)
     finally:
         os.kill(w.pid, signal.SIGKILL)
