@@ -90,7 +90,7 @@ bool host_subids(char *text, const char *user, unsigned long uid, int64_t *ret_s
 		*start++ = *count++ = '\0';
 		if ((strcmp(line, number) == 0 || (user && strcmp(line, user) == 0)) &&
 		    parse_int(start, 1, UINT32_MAX - 1, ret_start) == 0 &&
-		    parse_int(count, 1, UINT32_MAX, ret_count) == 0)
+		    parse_int(count, HOST_SUBIDS_LEAST, UINT32_MAX, ret_count) == 0)
 			return true;
 	}
 	return false;

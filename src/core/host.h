@@ -15,7 +15,8 @@ char *host_program(const char *name) attr_warn_unused;
  * BERTH_E_NOMEM. */
 int host_passwd(char **ret_name, char **ret_home, struct berth_error *err) attr_warn_unused;
 /* The first range of this user (by name, which may be NULL, or number) in the text of a subuid(5)
- * file, which is cut up. */
+ * file, which is cut up. Shorter ones than a sandbox takes do not count. */
+#define HOST_SUBIDS_LEAST 8
 bool host_subids(char *text, const char *user, unsigned long uid, int64_t *ret_start,
 		 int64_t *ret_count) attr_warn_unused;
 /* Can this user make control groups with limits, directly? */

@@ -26,6 +26,7 @@
 #include "base/attr.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "core/host.h"
 #include "providers/local/local_keys.h"
 
 extern const struct berth_provider_ops berth_provider_local;
@@ -179,7 +180,7 @@ int local_inside_put(struct local *l, const char *path, unsigned mode, const voi
 
 /* ── local_uids.c: host uids of a sandbox ───────────────────────────────────────────────── */
 
-#define LOCAL_UIDS 8 /* ids of a sandbox */
+#define LOCAL_UIDS HOST_SUBIDS_LEAST /* ids of a sandbox */
 
 /* Where ranges come from, and where it is written down whose they are. */
 struct uid_pool {

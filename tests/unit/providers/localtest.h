@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
+#include "base/io.h"
 #include "base/path.h"
 #include "base/time.h"
 #include "core/core.h"
