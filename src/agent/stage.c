@@ -119,7 +119,7 @@ static int as_root(struct stage_ids *ids)
 	if (unshare(CLONE_NEWNS) < 0)
 		return stage_no("root needs CAP_SYS_ADMIN: is this a container?", errno,
 				"cannot make a mount namespace: %m");
-	if (mounts_make() < 0)
+	if (mounts_private() < 0 || mounts_make() < 0)
 		return -1;
 	if (net_tun_share(&stage.plan, &stage_failure) < 0)
 		return stage_failed(NULL);
@@ -128,7 +128,7 @@ static int as_root(struct stage_ids *ids)
 
 static int as_user(struct stage_ids *ids)
 {
-	if (ids_begin(ids) < 0 || ids_outer(ids, true) < 0)
+	if (ids_begin(ids) < 0 || ids_outer(ids, true) < 0 || mounts_private() < 0)
 		return -1;
 	if (make_groups() < 0 || folder_make() < 0)
 		return -1;

@@ -116,6 +116,8 @@ int left_lock(int dirfd, const char *name);
 
 /* home/, berth/, root/ in the working directory, with their owners. */
 int folder_make(void);
+/* In a mount namespace of our own: what is mounted here is not seen outside. */
+int mounts_private(void);
 /* A tmpfs at some directory of the host that this mount namespace will not miss, and in it: home,
  * berth, agent, t/tmp, t/shm, p0 p1 …, s (the sandbox's root). */
 int mounts_make(void);

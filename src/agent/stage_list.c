@@ -2,8 +2,8 @@
 /*
  * stage_list.c: what of the host's system an isolated sandbox sees, read-only. Data with a reason
  * per entry; stage_root.c acts on it. What is not there on this host is left out. Nothing is here
- * that may hold a secret: no keys below /etc/ssl or /etc/pki, no configuration of package
- * managers with tokens, no list of the host's users.
+ * that may hold a secret: no keys below /etc/ssl or /etc/pki, no configuration of package managers
+ * (tokens), no list of the host's users, no start-up files of shells (proxies with passwords).
  */
 #include "agent/stage.h"
 
@@ -58,13 +58,7 @@ const struct stage_entry stage_etc[] = {
 	{"locale.conf", "languages"},
 	{"terminfo", "terminals"},
 	{"inputrc", "terminals: readline"},
-	{"bash.bashrc", "shells"},
-	{"bashrc", "shells"},
-	{"profile", "shells"},
-	{"profile.d", "shells"},
 	{"shells", "shells"},
-	{"zsh", "shells"},
-	{"fish", "shells"},
 	{"python3*", "the interpreter's own settings"},
 	{"perl", "the interpreter's own settings"},
 	{"java-*", "the runtime's own settings, which it does not start without"},

@@ -350,14 +350,21 @@ static int read_only(int place)
 	return 0;
 }
 
+int mounts_private(void)
+{
+	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == 0)
+		return 0;
+	/* A user namespace may be allowed and yet give no rights: Ubuntu's AppArmor. */
+	return stage_no(errno == EPERM || errno == EACCES ? ids_why_not() : NULL, errno,
+			"cannot make the mounts of the new namespace our own: %m");
+}
+
 int mounts_make(void)
 {
 	const struct stage_options *o = &stage.o;
 	struct sources s = {0};
 	int place;
 
-	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
-		return stage_no(NULL, errno, "cannot make mounts private: %m");
 	if (open_sources(&s) < 0 || mount_place() < 0)
 		return -1;
 	place = open(stage_place, O_PATH | O_DIRECTORY | O_CLOEXEC);
