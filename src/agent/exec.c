@@ -21,7 +21,7 @@
 
 #include "agent/clock.h"
 #include "agent/conn.h"
-#include "agent/guests.h"
+#include "agent/exec.h"
 #include "agent/init.h"
 #include "agent/limits.h"
 #include "agent/session.h"
@@ -43,7 +43,7 @@ struct exec {
 	size_t rest_len;
 };
 
-static int signals_fd(void)
+int exec_signals(void)
 {
 	static int fd = -1;
 	sigset_t set;
@@ -145,6 +145,41 @@ static size_t room_for(size_t n)
 	return n * 6 + 65536 + 4 * AGENT_PATH_MAX;
 }
 
+static void read_signals(struct exec *e);
+static int next_wait(const struct exec *e);
+
+/* With walls the child has the guests' ids for a moment before it executes the command, and one of
+ * them may stop it: nobody stands still for it. */
+static int begin_guest(struct exec *e, const struct spawn *s, struct agent_fail *f)
+{
+	int report, r;
+	bool late = false;
+
+	e->main = spawn_start(s, &report, f);
+	if (e->main < 0)
+		return -1;
+	while ((r = spawn_outcome(report, f)) > 0 && !e->gone && !late) {
+		struct pollfd p[] = {
+			{report, POLLIN, 0}, {exec_signals(), POLLIN, 0}, {e->c->fd, POLLRDHUP, 0}};
+
+		if (poll(p, ARRAY_LEN(p), next_wait(e)) < 0)
+			continue;
+		read_signals(e);
+		e->gone = e->gone || p[2].revents;
+		late = e->deadline && now_ms() >= e->deadline;
+	}
+	close(report);
+	return r < 0 ? -1 : 0;
+}
+
+static int begin(struct exec *e, const struct spawn *s, struct agent_fail *f)
+{
+	if (agent.walled)
+		return begin_guest(e, s, f);
+	e->main = spawn(s, f);
+	return e->main < 0 ? -1 : 0;
+}
+
 static int start(struct exec *e, const uint8_t *p, size_t n, struct agent_fail *f)
 {
 	struct spawn s = {.in = -1, .out = -1, .err = -1, .cwdfd = -1, .tied = true};
@@ -165,10 +200,8 @@ static int start(struct exec *e, const uint8_t *p, size_t n, struct agent_fail *
 	if (r == 0 && give_stdio(e, &s) < 0)
 		r = fail(f, WIRE_E_UNAVAILABLE, "pipe", errno, "cannot make a pipe: %m");
 	s.n_groups = guest_groups(s.groups);
-	if (r == 0) {
-		e->main = spawn(&s, f);
-		r = e->main < 0 ? -1 : 0;
-	}
+	if (r == 0)
+		r = begin(e, &s, f);
 	close_ends(&s);
 	arena_done(&a);
 	return r;
@@ -305,7 +338,7 @@ static void read_signals(struct exec *e)
 {
 	struct signalfd_siginfo si;
 
-	while (read(signals_fd(), &si, sizeof(si)) == (ssize_t)sizeof(si)) {
+	while (read(exec_signals(), &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		if (si.ssi_signo == SIGTERM)
 			e->gone = true; /* the sandbox is being stopped */
 	}
@@ -342,7 +375,7 @@ static void turn(struct exec *e)
 		;
 
 	struct pollfd p[5] = {
-		{signals_fd(), POLLIN, 0},
+		{exec_signals(), POLLIN, 0},
 		{e->c->fd, (short)(POLLRDHUP | (e->rest_len ? 0 : POLLIN)), 0},
 		{e->rest_len ? e->in : -1, POLLOUT, 0},
 		{e->out[0], POLLIN, 0},
@@ -371,7 +404,7 @@ static void turn(struct exec *e)
 			pump(e, i);
 		else
 			poll((struct pollfd[]){{e->c->fd, POLLOUT | POLLRDHUP, 0},
-					       {signals_fd(), POLLIN, 0}},
+					       {exec_signals(), POLLIN, 0}},
 			     2, next_wait(e));
 	}
 }
@@ -428,7 +461,7 @@ static int finish(struct exec *e)
 	return r;
 }
 
-static int exec_here(struct conn *c, const uint8_t *p, size_t n)
+int exec_here(struct conn *c, const uint8_t *p, size_t n)
 {
 	struct exec e = {.c = c, .in = -1, .out = {-1, -1}};
 	int64_t timeout = wire_find_int(p, n, WK_TIMEOUT_MS, 0);
@@ -448,91 +481,13 @@ static int exec_here(struct conn *c, const uint8_t *p, size_t n)
 	return finish(&e);
 }
 
-/* ---- among the guests ---- */
-
-/* What comes back to the connection child; the bytes that were read ahead follow. */
-struct handed_back {
-	int32_t result;
-	bool replied, broken;
-	uint32_t n;
-};
-
-/* The process that owns the command's tree, inside the guests' namespaces. */
-static void guest_main(struct conn *c, const uint8_t *p, size_t n, int back) attr_noreturn;
-static void guest_main(struct conn *c, const uint8_t *p, size_t n, int back)
-{
-	struct handed_back h = {.result = -1};
-	struct pollfd pf = {back, 0, 0};
-
-	/* When the connection child dies, everything here ends as if the caller had gone. */
-	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	if (poll(&pf, 1, 0) > 0)
-		_exit(0); /* it is dead already */
-	h.result = exec_here(c, p, n);
-	h.replied = c->replied;
-	h.broken = c->broken;
-	h.n = h.broken ? 0 : (uint32_t)(c->in_end - c->in_start);
-	if (write_all(back, &h, sizeof(h)) == 0)
-		write_all(back, c->in.p + c->in_start, h.n);
-	_exit(0);
-}
-
-/* Waits for the guest; what it read ahead is ours again. As a handler. */
-static int take_back(struct conn *c, pid_t pid, int back)
-{
-	struct pollfd pf[2] = {{back, POLLIN, 0}, {signals_fd(), POLLIN, 0}};
-	struct signalfd_siginfo si;
-	struct handed_back h;
-
-	while (poll(pf, 2, -1) < 0 || !pf[0].revents) {
-		while (read(signals_fd(), &si, sizeof(si)) == (ssize_t)sizeof(si)) {
-			if (si.ssi_signo == SIGTERM)
-				kill(pid, SIGTERM);
-		}
-	}
-	/* One that was killed may have sent half an answer. */
-	c->broken = true;
-	if (read_full(back, &h, sizeof(h)) != (ssize_t)sizeof(h) || h.broken ||
-	    !buf_need(&c->in, h.n) || read_full(back, c->in.p, h.n) != (ssize_t)h.n)
-		return -1;
-	c->broken = false;
-	c->replied = h.replied;
-	c->in_start = 0;
-	c->in_end = h.n;
-	return h.result;
-}
-
-static int exec_among_guests(struct conn *c, const uint8_t *p, size_t n)
-{
-	int back[2], groups[SPAWN_GROUPS_MAX], r;
-	struct agent_fail f;
-	pid_t pid;
-
-	/* Opened once for all guests of this stream. */
-	(void)guest_groups(groups);
-
-	if (pipe2(back, O_CLOEXEC) < 0)
-		return conn_error(c, WIRE_E_UNAVAILABLE, "exec", errno, "EXEC: %m");
-	pid = guests_fork(false, &f);
-	if (pid == 0) {
-		close(back[0]);
-		guest_main(c, p, n, back[1]);
-	}
-	close(back[1]);
-	r = pid < 0 ? conn_fail(c, &f) : take_back(c, pid, back[0]);
-	close(back[0]);
-	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-	return r;
-}
-
 /* ---- the verb ---- */
 
 static int counted(struct conn *c, const uint8_t *p, size_t n)
 {
 	int r;
 
-	if (signals_fd() < 0)
+	if (exec_signals() < 0)
 		return conn_error(c, WIRE_E_UNAVAILABLE, "exec", errno, "EXEC: %m");
 	atomic_fetch_add(&agent.shared->execs, 1);
 	if (clock_stopping())
