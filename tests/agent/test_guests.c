@@ -344,6 +344,38 @@ TEST_TIMEOUT(two_hundred_at_once, 120)
 	end();
 }
 
+/* A guest that stops whatever it may signal, all the time, holds up who has its ids, but not the
+ * time-outs of others. */
+TEST_TIMEOUT(a_guest_cannot_hold_a_deadline_up, 60)
+{
+	char mark[32], script[128];
+	pid_t pid;
+
+	begin();
+	new_mark(mark);
+	snprintf(script, sizeof(script),
+		 "sh -c 'while :; do kill -STOP -1; done' %s >/dev/null 2>&1 &", mark);
+	ASSERT_EQ(sh(&c, script), 0);
+	ASSERT(marked_until(mark, 1));
+	ASSERT_EQ(marked(mark, &pid, 1), 1);
+	for (int i = 0; i < 30; i++) {
+		struct wire_w *w = client_begin(&c, WIRE_EXEC);
+		int64_t t = client_now_ms();
+
+		wire_w_str(w, WK_ARG, "true");
+		wire_w_int(w, WK_TIMEOUT_MS, 50);
+		wire_w_int(w, WK_GRACE_MS, 0);
+		client_end(&c);
+		client_call(&c, 0, NULL, NULL);
+		ASSERT_EQ(client_code(&c), 0);
+		ASSERT_LT(client_now_ms() - t, 5000);
+	}
+	ASSERT_OK(kill(pid, SIGKILL));
+	ASSERT(marked_until(mark, 0));
+	ASSERT_EQ(sh(&c, "exit 2"), 2);
+	end();
+}
+
 /* ---- the stream ---- */
 
 /* What a caller had on its way to a command that has ended, and what follows: the guest read some
