@@ -157,7 +157,7 @@ static void tree(struct program *p, const struct border *b, size_t n)
 
 static void calls(struct program *p, const uint32_t verdict_of[CALLS_MAX])
 {
-	struct border b[CALLS_MAX + 1];
+	struct border b[CALLS_MAX + 1] = {{0}};
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < CALLS_MAX; i++) {
