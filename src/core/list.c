@@ -242,6 +242,21 @@ static int forget(struct berth_sandbox *s, const char *id, struct berth_error *e
 	return rc == BERTH_E_CONFLICT ? still_runs(id, err) : rc;
 }
 
+/* A sandbox of an ordinary user has uids of its own: what its workers have made is theirs. */
+static bool is_anothers(int fd)
+{
+	struct stat st;
+
+	return geteuid() != 0 && fstat(fd, &st) == 0 && st.st_uid != geteuid();
+}
+
+static bool init_runs(int berth_fd)
+{
+	auto_close int fd = openat(berth_fd, "init.lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd >= 0 && fd_lock_test(fd) == 1;
+}
+
 static int remove_direct(struct berth_sandbox *s, int berth_fd, const char *id,
 			 struct berth_error *err)
 {
@@ -266,6 +281,8 @@ static int remove_direct(struct berth_sandbox *s, int berth_fd, const char *id,
 	while (rc == -EINTR);
 	if (rc < 0)
 		return still_runs(id, err);
+	if (is_anothers(r.dirfd) && init_runs(berth_fd))
+		return forget(s, id, err);
 	snprintf(to, sizeof(to), "tmp/rm-%s", random_name(random, 16));
 	rc = mkdir_p(berth_fd, "tmp", 0700);
 	if (rc < 0)
@@ -279,6 +296,9 @@ static int remove_direct(struct berth_sandbox *s, int berth_fd, const char *id,
 		return still_runs(id, err);
 	}
 	rc = remove_tree(berth_fd, to);
+	/* The record is gone; the next init removes what only it can. */
+	if ((rc == -EACCES || rc == -EPERM) && is_anothers(r.dirfd))
+		return 0;
 	return rc < 0 ? berth_fail_errno(err, 0, -rc, "removing \"%s\"", id) : 0;
 }
 
