@@ -62,6 +62,15 @@ static int64_t asked(const struct box *b, int g)
 				 : 0;
 }
 
+static int first_asked(const struct box *b)
+{
+	for (int g = GROUP_MEMORY; g <= GROUP_CPU; g++) {
+		if (asked(b, g))
+			return g;
+	}
+	return -1;
+}
+
 /* The absolute path behind an fd, for people and for the list. */
 static const char *path_of(int fd, char *buf, size_t cap)
 {
@@ -250,6 +259,16 @@ static int no_hierarchy(int g, struct agent_fail *f)
 		    hier_names[g]);
 }
 
+static int in_use(const struct box *b, int own, struct agent_fail *f)
+{
+	char path[AGENT_PATH_MAX];
+
+	return fail(f, WIRE_E_UNSUPPORTED, "limits", 0,
+		    "the limit on %s needs a control group of our own, and %s has processes in it "
+		    "and nothing above it (%s)",
+		    hier_names[first_asked(b)], path_of(own, path, sizeof(path)), WAY_OUT);
+}
+
 /* ---- one hierarchy ---- */
 
 static int move(const struct box *b, struct place *p)
@@ -319,15 +338,6 @@ static int enable_below(const struct box *b, int parent, struct agent_fail *f)
 	return 0;
 }
 
-static int first_asked(const struct box *b)
-{
-	for (int g = GROUP_MEMORY; g <= GROUP_CPU; g++) {
-		if (asked(b, g))
-			return g;
-	}
-	return -1;
-}
-
 static int fill_v2(struct box *b, struct place *p, struct agent_fail *f)
 {
 	for (int g = GROUP_MEMORY; g <= GROUP_CPU; g++) {
@@ -341,12 +351,12 @@ static int fill_v2(struct box *b, struct place *p, struct agent_fail *f)
 	return 0;
 }
 
-static int make_v2_below(struct box *b, int parent, struct agent_fail *f)
+static int make_v2_below(struct box *b, int parent, bool enable, struct agent_fail *f)
 {
 	struct place *p = &b->at[GROUP_V2];
 	int r, g = first_asked(b);
 
-	if (enable_below(b, parent, f) < 0)
+	if (enable && enable_below(b, parent, f) < 0)
 		return -1;
 	if (make_dirs(b, p, parent) < 0 || give(b, p) < 0 || move(b, p) < 0)
 		r = cannot_make(b, g < 0 ? GROUP_MEMORY : g, parent, errno, f);
@@ -357,19 +367,21 @@ static int make_v2_below(struct box *b, int parent, struct agent_fail *f)
 	return r;
 }
 
-/* Below our parent first: there is nothing below our own group but the sum of its processes. */
+/* Below our own group when it is the root, else below its parent; without limits that were asked
+ * for also below our own: the processes and cpu of the sandbox can be told there, no more. */
 static int make_v2(struct box *b, struct agent_fail *f)
 {
-	struct agent_fail own;
-	int r = -1;
+	int own = b->h.own[GROUP_V2];
+	bool must = first_asked(b) >= 0;
 
-	if (b->h.up >= 0)
-		r = make_v2_below(b, b->h.up, f);
-	if (r < 0 && make_v2_below(b, b->h.own[GROUP_V2], &own) == 0)
-		r = 0;
-	if (r < 0 && b->h.up < 0)
-		*f = own;
-	return r < 0 && first_asked(b) >= 0 ? -1 : 0;
+	if (hier_divisible(own))
+		return make_v2_below(b, own, true, f) < 0 && must ? -1 : 0;
+	if (b->h.up >= 0 && make_v2_below(b, b->h.up, true, f) == 0)
+		return 0;
+	if (must)
+		return b->h.up >= 0 ? -1 : in_use(b, own, f);
+	make_v2_below(b, own, false, f);
+	return 0;
 }
 
 /* ---- all ---- */

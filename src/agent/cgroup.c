@@ -109,8 +109,9 @@ static int v2_parent(const bool asked[GROUP_V2])
 {
 	int tries[2] = {base.h.own[GROUP_V2], base.h.up};
 
+	errno = ENOENT;
 	for (int t = 0; t < 2; t++) {
-		bool ok = tries[t] >= 0;
+		bool ok = t == 1 || agent.groups_given ? tries[t] >= 0 : hier_divisible(tries[t]);
 
 		for (int i = GROUP_MEMORY; ok && i <= GROUP_CPU; i++)
 			ok = !asked[i] || hier_enable(tries[t], hier_names[i]) == 0;

@@ -189,6 +189,11 @@ bool hier_has(int dir, const char *file, const char *controller)
 	return n > 0 && in_list(text, controller);
 }
 
+bool hier_divisible(int dir)
+{
+	return dir >= 0 && faccessat(dir, "cgroup.type", F_OK, 0) < 0 && errno == ENOENT;
+}
+
 int hier_enable(int dir, const char *controller)
 {
 	char on[16];

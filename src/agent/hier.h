@@ -27,6 +27,9 @@ bool hier_same(int a, int b);
 /* Is v2 what limits are made of here: are none of the four controllers in a v1 hierarchy? */
 bool hier_pure_v2(const struct hier *h);
 
+/* v2: may groups below dir have controllers while a process (ours) is in dir itself? Of the true
+ * root only. The kernel would turn pids and cpu on below others, too, but then nothing can enter. */
+bool hier_divisible(int dir);
 /* v2: does this controller stand in the file ("cgroup.controllers", "cgroup.subtree_control")? */
 bool hier_has(int dir, const char *file, const char *controller);
 /* v2: turns the controller on for the groups below dir. 0 (also when it was on), or -1, errno. */
