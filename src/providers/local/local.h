@@ -140,7 +140,7 @@ int local_make(struct local *l, struct berth_error *err) attr_warn_unused;
 /* Removes what only its own ids may remove; the folder is discarded next. */
 int local_unmake(struct local *l, struct berth_error *err) attr_warn_unused;
 /* When its files are gone. */
-void local_give_uids(const struct local *l, int64_t uid_base);
+void local_give_uids(const struct local *l);
 
 /* ── local_end.c: ending what runs ──────────────────────────────────────────────────────── */
 
@@ -202,8 +202,8 @@ int uid_pool_take(const struct uid_pool *p, const char *folder, int64_t *ret_uid
 /* Makes sure that a range is this sandbox's (still). BERTH_E_UNAVAILABLE: it is another's. */
 int uid_pool_keep(const struct uid_pool *p, const char *folder, int64_t uid,
 		  struct berth_error *err) attr_warn_unused;
-/* Gives it back; what is not this sandbox's is left alone. */
-void uid_pool_give(const struct uid_pool *p, const char *folder, int64_t uid);
+/* Gives back what the sandbox in this folder has. */
+void uid_pool_give(const struct uid_pool *p, const char *folder);
 
 /* ── local_ports.c ──────────────────────────────────────────────────────────────────────── */
 

@@ -258,14 +258,12 @@ static int remove_outside(struct local *l, const char *dir, void *arg, struct be
 
 static int destroy_locked(struct local *l, struct berth_error *err)
 {
-	int64_t uid_base;
 	int rc = local_load_any(l, err);
 
 	if (rc == 0 && !local_expired(l))
 		rc = local_load(l, err);
 	if (rc == BERTH_E_CONFLICT || rc == BERTH_E_INVALID || rc == BERTH_E_NOMEM)
 		return rc;
-	uid_base = l->record.uid_base;
 	/* No record, or a damaged one, is no reason to keep the rest. */
 	rc = local_mark(l, "destroying", true, err);
 	if (rc == 0)
@@ -276,8 +274,8 @@ static int destroy_locked(struct local *l, struct berth_error *err)
 		rc = local_unmake(l, err);
 	if (rc == 0)
 		rc = local_discard(l, err);
-	if (rc == 0 && uid_base)
-		local_give_uids(l, uid_base);
+	if (rc == 0)
+		local_give_uids(l);
 	return rc;
 }
 
@@ -294,6 +292,8 @@ int local_destroy(void *handle, struct berth_error *err)
 			rc = destroy_locked(l, err);
 		if (rc < 0 && rc != BERTH_E_NOT_FOUND)
 			return rc;
+	} else {
+		local_give_uids(l); /* of one whose destroyer was killed last of all */
 	}
 	return local_sweep_trash(l, l->name, err);
 }

@@ -86,7 +86,7 @@ static int make_walled(struct local *l, struct local_record *r, struct berth_err
 	if (rc == 0)
 		rc = local_create(l, r, err);
 	if (rc < 0 && r->uid_base)
-		uid_pool_give(&pool, l->base, r->uid_base);
+		uid_pool_give(&pool, l->base);
 	return rc;
 }
 
@@ -177,10 +177,10 @@ int local_unmake(struct local *l, struct berth_error *err)
 	return rc;
 }
 
-void local_give_uids(const struct local *l, int64_t uid_base)
+void local_give_uids(const struct local *l)
 {
 	auto(uid_pool) struct uid_pool pool = {0};
 
 	if (uid_pool_open(&pool, NULL) == 0)
-		uid_pool_give(&pool, l->base, uid_base);
+		uid_pool_give(&pool, l->base);
 }

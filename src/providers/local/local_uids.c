@@ -233,12 +233,22 @@ int uid_pool_keep(const struct uid_pool *p, const char *folder, int64_t uid,
 		      : rc;
 }
 
-void uid_pool_give(const struct uid_pool *p, const char *folder, int64_t uid)
+void uid_pool_give(const struct uid_pool *p, const char *folder)
 {
 	auto_close int dir = -1, lock = -1;
-	char name[24];
+	int64_t first = hash(folder) % p->count;
+	enum whose w = OTHERS;
 
-	snprintf(name, sizeof(name), "%lld", (long long)uid);
-	if (open_register(p, &dir, &lock, NULL) == 0 && whose(dir, name, folder) == OURS)
-		(void)!unlinkat(dir, name, 0);
+	if (access(p->dir, F_OK) < 0 || open_register(p, &dir, &lock, NULL) < 0)
+		return;
+	/* Where uid_pool_take() has looked, up to the first that nobody has. */
+	for (int64_t i = 0; i < p->count && w != NOBODYS; i++) {
+		char name[24];
+
+		snprintf(name, sizeof(name), "%lld",
+			 (long long)(p->uid + (first + i) % p->count * LOCAL_UIDS));
+		w = whose(dir, name, folder);
+		if (w == OURS)
+			(void)!unlinkat(dir, name, 0);
+	}
 }

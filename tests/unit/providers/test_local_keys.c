@@ -222,7 +222,7 @@ TEST(what_differs_is_a_conflict_that_names_it)
 	ASSERT_EQ(compared("isolation=bwrap", "dir", "other"), BERTH_E_INVALID);
 	local_keys_done(&k);
 	/* Nothing wanted: never one. */
-	ASSERT_EQ(local_keys_compare(&k, &(struct local_keys){{"bwrap"}}, "x", &err), 0);
+	ASSERT_EQ(local_keys_compare(&k, &(struct local_keys){{(char *)"bwrap"}}, "x", &err), 0);
 }
 
 TEST(paths_must_be_there)
