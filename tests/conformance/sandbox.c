@@ -363,6 +363,16 @@ CASE(a_remote_dir_of_its_own, LIFE)
 	OK(berth_sandbox_open(context(), spec_for("two-dirs"), "other/dir", BERTH_OPEN_START, &s,
 			      &E));
 	request(&q, "in-other", "exit 2");
+	if (strcmp(walls().isolation, "bwrap") == 0) {
+		/* What is outside has one place, and no other can be asked for. */
+		FAILS(BERTH_E_INVALID, berth_deploy(s, &q, &r, &E));
+		ASSERT_CONTAINS(E.message, "--remote-dir");
+		ASSERT_EQ(home_size("other"), 0u);
+		status_of("in-default", &st);
+		ASSERT_EXITED(&st, 1);
+		berth_sandbox_close(s);
+		return;
+	}
 	OK(berth_deploy(s, &q, &r, &E));
 	OK(berth_wait(s, "in-other", 10000, &st, &E));
 	ASSERT_EXITED(&st, 2);
@@ -376,6 +386,29 @@ CASE(a_remote_dir_of_its_own, LIFE)
 	assert_gone("long-1");
 	assert_gone("long-2");
 	berth_sandbox_close(s);
+}
+
+/* What info says of records is so: a worker of the sandbox looks for them. */
+CASE(records_are_as_info_says, LIFE)
+{
+	struct berth_status st;
+
+	if (strncmp(conf.template, "local:", 6) != 0)
+		SKIP("where records are is the driver's");
+	own("looked-at");
+	run("looker", "ls ~/berth", &st);
+	if (walls().records_protected) {
+		ASSERT_EXITED(&st, 98); /* the worker's word for an operation that failed */
+		/* Where they are mounted for init, a worker sees an empty folder, or none. */
+		run("looker-2", "ls /run/berth", &st);
+		ASSERT_EQ(st.stdout_bytes, 0u);
+	} else if (strcmp(walls().isolation, "none") == 0) {
+		ASSERT_EXITED(&st, 0);
+		ASSERT_GT(st.stdout_bytes, 0u);
+	}
+	/* The record is there for the library all the same. */
+	status_of("looker", &st);
+	ASSERT(st.is_final);
 }
 
 static int hammer(void *arg)

@@ -78,8 +78,8 @@ CASE(state_is_running_while_something_lives, RUNS)
 
 	/* The main process is gone, a child that wants its grace is not. */
 	request(&q, "lingers",
-		"spawn setsid { block TERM up await TERM out T block USR1 await USR1 "
-		"out U exit 0 } exit 3");
+		"spawn setsid { block TERM block USR1 up await TERM out T await USR1 out U "
+		"exit 0 } exit 3");
 	q.grace_ms = 30000;
 	start_request(&q);
 	await_ready("lingers");

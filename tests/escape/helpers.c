@@ -138,6 +138,34 @@ static int help_walk_stdin(char **argv)
 	return 0;
 }
 
+/* Is it in the tree that it sees, or does .. lead from its working directory to somewhere else? */
+static int help_where(char **argv)
+{
+	char up[4096] = ".";
+	struct stat st, root, before = {0};
+	char cwd[4096];
+
+	(void)argv;
+	if (!getcwd(cwd, sizeof(cwd)) || cwd[0] != '/' || strncmp(cwd, "(unreachable)", 13) == 0) {
+		dprintf(1, "a working directory without a path\n");
+		return 1;
+	}
+	for (int depth = 0; depth < 60; depth++) {
+		if (stat(up, &st) < 0)
+			broken("%s: %s", up, strerror(errno));
+		if (depth && st.st_ino == before.st_ino && st.st_dev == before.st_dev)
+			break;
+		before = st;
+		strcat(up, "/..");
+	}
+	if (stat("/", &root) < 0 || root.st_ino != st.st_ino || root.st_dev != st.st_dev) {
+		dprintf(1, "its top is another than /\n");
+		return 1;
+	}
+	dprintf(1, "inside\n");
+	return 0;
+}
+
 /* ── burning ──────────────────────────────────────────────────────────────────────────────── */
 
 static _Noreturn int help_fork_bomb(char **argv)
@@ -322,6 +350,7 @@ static const struct {
 	{"cat", 1, help_cat},
 	{"remove", 1, help_remove},
 	{"walk-stdin", 0, help_walk_stdin},
+	{"where", 0, help_where},
 	{"fork-bomb", 0, help_fork_bomb},
 	{"memory-bomb", 0, help_memory_bomb},
 	{"fill", 2, help_fill},

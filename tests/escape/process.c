@@ -173,6 +173,101 @@ TEST(callers_directory)
 	bait_down();
 }
 
+/* ── working directories ──────────────────────────────────────────────────────────────────── */
+
+struct workdir_try {
+	const char *path, *session;
+	char said[4096];
+	int code;
+};
+
+/* What a guest finds when it begins there: whether .. leads to the host. */
+static void start_in(struct workdir_try *w)
+{
+	struct berth_exec_request q;
+	struct berth_exec_result r;
+	int fds[2], status;
+	size_t n = 0;
+	ssize_t k;
+	pid_t pid;
+
+	ASSERT_OK(pipe2(fds, O_CLOEXEC));
+	pid = ASSERT_OK(fork());
+	if (pid == 0) {
+		B = NULL;
+		S = NULL;
+		berth_exec_request_init(&q);
+		q.command = (const char *const[]){"/home/user/worker", "where", NULL};
+		q.workdir = w->path;
+		q.session = w->session;
+		q.stdout_fd = q.stderr_fd = fds[1];
+		q.timeout_ms = 20000;
+		_exit(berth_exec(box(), &q, &r, &E) < 0 ? 99 : r.exit_code);
+	}
+	close(fds[1]);
+	while ((k = read(fds[0], w->said + n, sizeof(w->said) - 1 - n)) > 0)
+		n += (size_t)k;
+	w->said[n] = '\0';
+	close(fds[0]);
+	ASSERT_OK(waitpid(pid, &status, 0));
+	w->code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
+}
+
+static void workdir_held(struct workdir_try *w)
+{
+	start_in(w);
+	if (w->code != 99 && (w->code != 0 || !strstr(w->said, "inside\n")))
+		FAIL("%s: exit code %d: %s", w->path, w->code, w->said);
+	tap_.checks++;
+}
+
+TEST_TIMEOUT(workdirs, 180)
+{
+	static const char *const links[] = {"/proc/self/cwd", "/proc/1/root", "/proc/1/cwd",
+					    "/proc/self/root", "/proc/thread-self/cwd", "/run/berth",
+					    "/proc/self/fd/../cwd", "/dev/fd/7"};
+	struct berth_deploy_request q;
+	struct berth_deploy_result r;
+	char target[64], line[128], name[32], id[48];
+	const char *dir = new_artifact("workdirs");
+	size_t fixed = sizeof(links) / sizeof(*links);
+
+	bait_up();
+	need_wall();
+	bring_attempts();
+	for (size_t i = 0; i < fixed + 40; i++) {
+		struct workdir_try w = {.path = name};
+
+		snprintf(target, sizeof(target), "/proc/self/fd/%zu", i - fixed);
+		snprintf(name, sizeof(name), "w%zu", i);
+		snprintf(line, sizeof(line), "link %s %s", i < fixed ? links[i] : target, name);
+		ASSERT_EQ(guest("make-link", line), 0);
+		ASSERT_OK(symlink(i < fixed ? links[i] : target, in(dir, name)));
+		workdir_held(&w);
+		/* By its own name, too, and as a session, which another process starts. */
+		w.path = i < fixed ? links[i] : target;
+		workdir_held(&w);
+		snprintf(id, sizeof(id), "workdir-%zu", i);
+		w.path = name;
+		w.session = id;
+		workdir_held(&w);
+	}
+	for (size_t i = 0; i < fixed + 40; i++) {
+		int rc;
+
+		snprintf(id, sizeof(id), "workdir-%zu", i);
+		snprintf(name, sizeof(name), "w%zu", i);
+		request(&q, id, "where");
+		q.dir = dir;
+		q.workdir = name;
+		memset(&r, 0, sizeof(r));
+		rc = berth_deploy(box(), &q, &r, &E);
+		ASSERT(rc < 0 || r.status.state == BERTH_FAILED);
+	}
+	bait_is_intact();
+	bait_down();
+}
+
 /* ── neighbours ───────────────────────────────────────────────────────────────────────────── */
 
 static const char *const prying[] = {"needle_walk", "proc_environ", "proc_mem", "proc_fd",

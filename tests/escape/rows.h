@@ -164,6 +164,8 @@ X(fds_by_every_road, 0, "counts the fds of run, deploy, exec, exec with a termin
   "there is one launch path, and its last step closes them", "0, 1, 2") \
 X(callers_directory, 0, "is given a directory, a file and a socket of the host as stdin and walks from it", \
   "only pipes that berth made cross the wall", "stdin is a pipe") \
+X(workdirs, 0, "has links to /proc/self/fd/N, /proc/self/cwd, /proc/1/root and the like used as the working directory of exec, of sessions and of executions", \
+  "working directories are opened with the worker's rights and without magic links; no directory fd of init's leads out", "refused, or a directory that the worker could enter itself") \
 X(two_at_once, 0, "one execution looks for another's environment, input, view and processes in the same sandbox", \
   "own PID namespace, own view; inputs and records are out of reach", "the secrets are nowhere") \
 X(guest_and_execution, 0, "a guest of exec looks for an execution's, and the execution for the guest's", \
