@@ -147,11 +147,11 @@ static int local_put_file(void *handle, const char *path, unsigned mode, const v
 
 	if (!parent)
 		return berth_fail_nomem(err);
-	if (local_load(l, NULL) == 0 && local_walled(l))
-		return local_inside_put(l, path, mode, data, len, err);
 	slash = strrchr(parent, '/');
 	if (*path != '/' || !slash[1])
 		return berth_fail(err, BERTH_E_INVALID, "%s is no absolute path of a file", path);
+	if (local_load(l, NULL) == 0 && local_walled(l))
+		return local_inside_put(l, path, mode, data, len, err);
 	*slash = '\0';
 	rc = *parent ? mkdir_p(AT_FDCWD, parent, 0777) : 0;
 	if (rc < 0)

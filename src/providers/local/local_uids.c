@@ -3,12 +3,13 @@
  * Ranges of host uids, one per isolated sandbox, and the register of whose they are.
  *
  * Invariants: a register is a folder of symlinks UID -> the sandbox's folder, changed only under
- * the lock in it. A link whose target is gone is nobody's. A sandbox's folder gets the same range
+ * the lock in it. A link whose target is gone is nobody's, unless a process has these ids. A sandbox's folder gets the same range
  * again when creating it was interrupted, so a killed creator leaks none. Files and processes of a
  * range are not looked at: a range is given back when they are gone.
  */
 #include "providers/local/local.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -166,6 +167,23 @@ static enum whose whose(int dir, const char *name, const char *folder)
 	return lstat(target, &st) < 0 && (errno == ENOENT || errno == ENOTDIR) ? NOBODYS : OTHERS;
 }
 
+/* Does a process have one of these ids? A folder may be out of our sight (moved, or in another mount
+ * namespace) while its sandbox runs. */
+static bool in_use(int64_t uid)
+{
+	auto_closedir DIR *d = opendir("/proc");
+	struct dirent *e;
+	struct stat st;
+
+	while (d && (e = readdir(d))) {
+		if (e->d_name[0] >= '0' && e->d_name[0] <= '9' &&
+		    fstatat(dirfd(d), e->d_name, &st, 0) == 0 && st.st_uid >= uid &&
+		    st.st_uid < uid + LOCAL_UIDS)
+			return true;
+	}
+	return false;
+}
+
 /* 0: it is ours now. 1: another's. */
 static int claim(int dir, int64_t uid, const char *folder, struct berth_error *err)
 {
@@ -177,7 +195,7 @@ static int claim(int dir, int64_t uid, const char *folder, struct berth_error *e
 	if (errno == EEXIST) {
 		enum whose w = whose(dir, name, folder);
 
-		if (w != NOBODYS)
+		if (w != NOBODYS || in_use(uid))
 			return w == OURS ? 0 : 1;
 		if (unlinkat(dir, name, 0) == 0 && symlinkat(folder, dir, name) == 0)
 			return 0;

@@ -82,6 +82,35 @@ TEST(a_range_is_one_sandboxs)
 	uid_pool_give(&p, "late");
 }
 
+/* A sandbox whose folder cannot be seen any more, and which runs. */
+TEST(ids_of_processes_are_not_free)
+{
+	struct uid_pool p = pool(1);
+	int64_t uid, gid;
+	pid_t pid;
+
+	TEST_REQUIRE("root", "not root");
+	p.uid = 1879048192 - LOCAL_UIDS; /* of no sandbox, and nobody's */
+	ASSERT_OK(mkdir("register", 0755));
+	ASSERT_OK(symlink("moved", "register/1879048184"));
+	pid = ASSERT_OK(fork());
+	if (pid == 0) {
+		if (setresuid(1879048185, 1879048185, 1879048185) < 0)
+			_exit(1);
+		/* Without this /proc shows it as root's. */
+		execlp("sleep", "sleep", "1000", NULL);
+		_exit(1);
+	}
+	for (int64_t end = deadline_from_ms(10000); !strstr(command_line(pid), "sleep");
+	     usleep(1000))
+		ASSERT_LT(now_mono_ns(), end);
+	ASSERT_EQ(uid_pool_take(&p, "box", &uid, &gid, &err), BERTH_E_UNAVAILABLE);
+	kill(pid, SIGKILL);
+	ASSERT_EQ(waitpid(pid, NULL, 0), pid);
+	ASSERT_EQ(uid_pool_take(&p, "box", &uid, &gid, &err), 0);
+	ASSERT_EQ(uid, p.uid);
+}
+
 TEST_TIMEOUT(takers_at_once_get_different_ones, 60)
 {
 	enum { TAKERS = 24 };
