@@ -293,8 +293,20 @@ void ids_end(struct stage_ids *h)
 	h->pid = 0;
 }
 
+/* The uid that owns a user namespace has every right over it in the one above, with no capability at
+ * all: that must not be U1's 0, which slirp4netns runs with, but init's. */
+static int become_owner(void)
+{
+	if (setresgid(U1_INIT, U1_INIT, U1_INIT) < 0 || setresuid(U1_INIT, U1_INIT, U1_INIT) < 0)
+		return stage_no(NULL, errno, "cannot change to the ids of the sandbox: %m");
+	prctl(PR_SET_DUMPABLE, 1);
+	return 0;
+}
+
 int ids_inner(struct stage_ids *h)
 {
+	if (!stage.o.single && become_owner() < 0)
+		return -1;
 	if (unshare(CLONE_NEWUSER) < 0)
 		return stage_no(ids_why_not(), errno, "cannot make a second user namespace: %m");
 	if (ask(h, 'i') < 0)

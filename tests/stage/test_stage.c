@@ -5,6 +5,8 @@
  */
 #include "tap.h"
 
+#include <linux/nsfs.h>
+#include <sys/ioctl.h>
 #include <netinet/in.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
@@ -110,6 +112,21 @@ TEST_TIMEOUT(the_caller_reaches_records_and_socket, 60)
 	}
 }
 
+/* Who has all rights over init's namespaces from outside without a capability: init's uid alone, and
+ * not the one that slirp4netns runs with. */
+static uid_t owner_of_namespace(void)
+{
+	char path[64];
+	uid_t uid = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)b.init);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	ASSERT_OK(ioctl(fd, NS_GET_OWNER_UID, &uid));
+	close(fd);
+	return uid;
+}
+
 TEST_TIMEOUT(host_ids, 60)
 {
 	char want[64];
@@ -125,6 +142,7 @@ TEST_TIMEOUT(host_ids, 60)
 			CHECK_STREQ(status_field(b.init, "Gid"), want);
 			CHECK_STREQ(status_field(b.init, "Groups"), "");
 			CHECK_STREQ(status_field(b.init, "NoNewPrivs"), "1");
+			CHECK_EQ(owner_of_namespace(), b.base);
 			/* Neither the host's root nor the caller can be named inside. */
 			check_sh(1000,
 				 "awk '{print $1,$2,$3}' /proc/self/uid_map /proc/self/gid_map",
