@@ -26,7 +26,14 @@
 
 const char *const box_kinds[BOX_KINDS] = {"root", "user", "single"};
 
+unsigned box_slot;
+
 static char agent[600], world[512];
+
+__attribute__((constructor)) static void choose_slot(void)
+{
+	box_slot = (unsigned)getpid() % 1024;
+}
 
 /* ---- the world of an ordinary user ---- */
 
@@ -176,22 +183,6 @@ static void read_line(int fd, char *buf, size_t cap)
 	buf[strcspn(buf, "\n")] = '\0';
 }
 
-static pid_t only_child(pid_t pid)
-{
-	char path[64], text[64] = "";
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		ssize_t n = read(fd, text, sizeof(text) - 1);
-
-		text[n > 0 ? n : 0] = '\0';
-		close(fd);
-	}
-	return (pid_t)strtol(text, NULL, 10);
-}
-
 int box_start(struct stagebox *b, const char *const *options)
 {
 	const char *argv[64];
@@ -216,7 +207,7 @@ int box_start(struct stagebox *b, const char *const *options)
 	read_line(ready[0], b->line, sizeof(b->line));
 	close(ready[0]);
 	if (pid > 0 && strcmp(b->line, "ready") == 0)
-		b->init = only_child(pid);
+		b->init = box_find_init(b);
 	if (pid > 0) {
 		if (b->init)
 			kill(pid, SIGKILL);
@@ -367,8 +358,10 @@ static bool is_ours(const struct stagebox *b, pid_t pid)
 	char *end;
 	unsigned long uid = strtoul(status_field(pid, "Uid"), &end, 10);
 
+	if (uid == USER_UID && b->kind != BOX_ROOT) /* slirp4netns, and what maps ids */
+		return *status_field(pid, "State") != 'Z';
 	if (b->kind == BOX_SINGLE)
-		return uid == b->base && *status_field(pid, "State") != 'Z';
+		return false;
 	return uid >= b->base && uid < (unsigned long)b->base + 8 && *end &&
 	       *status_field(pid, "State") != 'Z';
 }

@@ -12,9 +12,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define ROOT_BASE 1878990848u /* below the first one that berth itself gives to a sandbox */
-#define USER_UID  20011u
-#define USER_BASE 3000000u
+/* Of this run of this program, so that several can run at once. */
+extern unsigned box_slot;
+/* Below the first one that berth itself gives to a sandbox. */
+#define ROOT_BASE (1878990848u + 8 * box_slot)
+#define USER_UID  (20011u + box_slot)
+#define USER_BASE (3000000u + 65536 * box_slot)
 
 enum box_kind { BOX_ROOT, BOX_USER, BOX_SINGLE, BOX_KINDS };
 extern const char *const box_kinds[BOX_KINDS];
@@ -52,8 +55,7 @@ int box_erase(struct stagebox *b);
  */
 int box_sh(const struct stagebox *b, uid_t uid, const char *script, char *out, size_t cap);
 
-/* Live processes, zombies excepted, of the sandbox's host uids (single: in init's PID namespace
- * only as long as there is an init: 0). */
+/* Live processes, zombies excepted, of the sandbox's host uids and of the ordinary user. */
 size_t box_processes(const struct stagebox *b);
 /* A field of /proc/PID/status, its value without leading blanks; static. */
 const char *status_field(pid_t pid, const char *name);

@@ -10,7 +10,6 @@
 #include <netinet/in.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
-#include <sys/statvfs.h>
 
 #include "client.h"
 #include "stagebox.h"
@@ -186,7 +185,7 @@ TEST_TIMEOUT(one_id, 60)
 	{
 		begin(BOX_SINGLE, none);
 		check_sh(1000, "id -u; cat /proc/self/setgroups", "1000\ndeny");
-		ASSERT_CONTAINS(status_field(b.init, "Uid"), "20011");
+		ASSERT_EQ(strtoul(status_field(b.init, "Uid"), NULL, 10), USER_UID);
 		end();
 	}
 }
@@ -304,6 +303,36 @@ TEST_TIMEOUT(own_network, 60)
 			 "ls /sys 2>/dev/null; tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '",
 			 "lo");
 		end();
+	}
+}
+
+TEST_TIMEOUT(network, 90)
+{
+	world();
+	TEST_REQUIRE("slirp4netns", "net=egress");
+	EACH_KIND(k)
+	{
+		char number[12], byte = 0;
+		const char *options[] = {"--net",       "egress", "--slirp", "/usr/bin/slirp4netns",
+					 "--net-ready", number,   NULL};
+		struct pollfd p;
+		int fds[2];
+
+		ASSERT_EQ(pipe(fds), 0);
+		fcntl(fds[0], F_SETFD, FD_CLOEXEC);
+		snprintf(number, sizeof(number), "%d", fds[1]);
+		begin(k, options);
+		close(fds[1]);
+		p = (struct pollfd){fds[0], POLLIN, 0};
+		ASSERT_EQ(poll(&p, 1, 10000), 1);
+		ASSERT_EQ(read(fds[0], &byte, 1), 1);
+		CHECK_EQ(byte, '1');
+		check_sh(1000,
+			 "cat /etc/resolv.conf; tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '",
+			 "nameserver 10.0.2.3\nlo\ntap0");
+		/* slirp4netns ends with init: box_kill() waits for that. */
+		end();
+		close(fds[0]);
 	}
 }
 

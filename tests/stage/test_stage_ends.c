@@ -54,6 +54,12 @@ static bool one_process(void *arg)
 	return box_processes(arg) == 1;
 }
 
+/* And slirp4netns. */
+static bool two_processes(void *arg)
+{
+	return box_processes(arg) == 2;
+}
+
 /* ---- ends ---- */
 
 TEST_TIMEOUT(the_end_of_init_is_the_end_of_all, 60)
@@ -138,7 +144,7 @@ static pid_t wait_a_little(pid_t pid, int *status)
 
 /* Runs stage until it has made so many system calls, or waits for its child, and kills it. ready is
  * the read end of its pipe. */
-static void run_and_kill(unsigned calls, int *ret_ready)
+static void run_and_kill(unsigned calls, const char *const *options, int *ret_ready)
 {
 	const char *argv[64];
 	int ready[2], status;
@@ -151,7 +157,7 @@ static void run_and_kill(unsigned calls, int *ret_ready)
 
 		fcntl(ready[1], F_SETFD, 0);
 		dup2(null, 2);
-		box_argv(&b, none, ready[1], argv);
+		box_argv(&b, options, ready[1], argv);
 		ptrace(PTRACE_TRACEME, 0, 0, 0);
 		if (chdir(b.dir) == 0 && box_become(&b) == 0)
 			execv(argv[0], (char *const *)(uintptr_t)argv);
@@ -181,13 +187,13 @@ static enum left look(int ready)
 	return n == 0 ? LEFT_NOTHING : n > 0 ? LEFT_READY : LEFT_WAITING;
 }
 
-static void kill_after(unsigned calls, unsigned *counts)
+static void kill_after(unsigned calls, const char *const *options, unsigned *counts)
 {
 	size_t before = mounts();
 	int ready = -1;
 	enum left left;
 
-	run_and_kill(calls, &ready);
+	run_and_kill(calls, options, &ready);
 	left = look(ready);
 	close(ready);
 	counts[left]++;
@@ -200,10 +206,29 @@ static void kill_after(unsigned calls, unsigned *counts)
 		CHECK(client_until(no_process, &b));
 	CHECK_EQ(mounts(), before);
 	/* A second one works, whatever the first has left: also what waits. */
-	if (box_start(&b, none) < 0)
+	if (box_start(&b, options) < 0)
 		FAIL("after %u calls: %s %s", calls, b.said, b.line);
-	CHECK(client_until(one_process, &b));
+	CHECK(client_until(options == none ? one_process : two_processes, &b));
 	ASSERT_EQ(box_kill(&b), 0);
+}
+
+/* As many as there are until the monitor waits in its last one; close steps where bubblewrap has its
+ * child. */
+static void kill_everywhere(const char *const *options, unsigned step)
+{
+	unsigned counts[3] = {0}, total = 0, rounds = 0;
+
+	for (unsigned calls = 0; calls < 4000 && !counts[LEFT_READY];
+	     calls += calls % 100 > 50 ? step : step / 2 + 1) {
+		kill_after(calls, options, counts);
+		total = calls;
+		rounds++;
+	}
+	DIAG("%u rounds up to %u calls: nothing left %u, up anyway %u, waiting %u", rounds, total,
+	     counts[LEFT_NOTHING], counts[LEFT_READY], counts[LEFT_WAITING]);
+	CHECK(counts[LEFT_NOTHING] > 10u);
+	CHECK(counts[LEFT_READY] > 0u);
+	ASSERT_EQ(box_erase(&b), 0);
 }
 
 TEST_TIMEOUT(killed_at_any_moment, 280)
@@ -211,22 +236,27 @@ TEST_TIMEOUT(killed_at_any_moment, 280)
 	world();
 	EACH_KIND(k)
 	{
-		unsigned counts[3] = {0}, total = 0, rounds = 0;
-
 		ASSERT_EQ(box_make(&b, k, box_kinds[k]), 0);
-		/* As many as there are until the monitor waits in its last one; close steps where
-		 * bubblewrap has its child. */
-		for (unsigned calls = 0; calls < 1200 && !counts[LEFT_READY];
-		     calls += calls < 550 ? 23 : 3) {
-			kill_after(calls, counts);
-			total = calls;
-			rounds++;
-		}
-		DIAG("%s: %u rounds up to %u calls: nothing left %u, up anyway %u, waiting %u",
-		     box_kinds[k], rounds, total, counts[0], counts[1], counts[2]);
-		CHECK(counts[LEFT_NOTHING] > 10u);
-		CHECK(counts[LEFT_READY] > 0u);
-		ASSERT_EQ(box_erase(&b), 0);
+		kill_everywhere(none, 13);
+	}
+}
+
+TEST_TIMEOUT(killed_with_a_network, 280)
+{
+	char number[12];
+	const char *const options[] = {"--net",       "egress", "--slirp", "/usr/bin/slirp4netns",
+				       "--net-ready", number,   NULL};
+	int null;
+
+	world();
+	TEST_REQUIRE("slirp4netns", "net=egress");
+	null = open("/dev/null", O_WRONLY); /* goes to stage */
+	ASSERT(null >= 3);
+	snprintf(number, sizeof(number), "%d", null);
+	EACH_KIND(k)
+	{
+		ASSERT_EQ(box_make(&b, k, box_kinds[k]), 0);
+		kill_everywhere(options, 41);
 	}
 }
 
