@@ -133,6 +133,9 @@ void nearest_try(struct nearest *n, const char *candidate);
 
 void help_print_verb(const struct cli_verb *v, const char *path, bool to_stderr);
 void help_print_all(bool to_stderr);
+/* Calls fn with every key that specs may have. 0, or a failure of the library. */
+int help_each_key(void (*fn)(void *arg, const char *provider, const char *key, const char *help),
+		  void *arg);
 int cmd_help_for(const char *const *names, size_t n);
 
 /* ── messages and output (output.c) ─────────────────────────────────────────────────────────── */

@@ -2,7 +2,7 @@
 /*
  * cli-gen: writes what is made from the tables of verbs and options. A build tool; not installed.
  *
- *	cli-gen man TEMPLATE	the manual page: @VERBS@, @OPTIONS@ and @VERSION@ are replaced
+ *	cli-gen man TEMPLATE	the manual page: @VERBS@, @OPTIONS@, @KEYS@, @VERSION@ are replaced
  *	cli-gen bash|zsh|fish	a completion
  *	cli-gen options		"VERB --option" lines, for the test that nothing is missing
  */
@@ -95,6 +95,18 @@ static void man_verb(const struct cli_verb *v, const char *path)
 		man_options(v->options[i]);
 }
 
+static void man_key(void *arg, const char *provider, const char *key, const char *help)
+{
+	(void)arg;
+	fputs(".TP\n\\fB", stdout);
+	roff(provider);
+	fputs("\\fR, \\fB", stdout);
+	roff(key);
+	fputs("=\\fR\n", stdout);
+	roff(help);
+	fputs(".\n", stdout);
+}
+
 static int man(const char *path)
 {
 	auto_fclose FILE *f = fopen(path, "re");
@@ -111,6 +123,10 @@ static int man(const char *path)
 			each_verb(cli_verbs, "", man_verb);
 		else if (!strcmp(line, "@OPTIONS@\n"))
 			man_options(cli_global_options);
+		else if (!strcmp(line, "@KEYS@\n") && help_each_key(man_key, NULL) < 0)
+			return 1;
+		else if (!strcmp(line, "@KEYS@\n"))
+			continue;
 		else if (at)
 			printf("%.*s%s%s", (int)(at - line), line, BERTH_VERSION,
 			       at + strlen("@VERSION@"));

@@ -45,6 +45,30 @@ static void print_globals(FILE *f)
 		print_option(f, o);
 }
 
+int help_each_key(void (*fn)(void *arg, const char *provider, const char *key, const char *help),
+		  void *arg)
+{
+	struct berth *b = NULL;
+	const struct berth_provider_ops *ops;
+	int r = berth_new("/", &b, NULL); /* it looks at nothing there */
+
+	for (size_t i = 0; r == 0 && (ops = berth_provider_at(b, i)); i++) {
+		const struct berth_provider_key *k = ops->keys;
+
+		for (; !(ops->flags & BERTH_PROVIDER_HIDDEN) && k && k->key; k++)
+			fn(arg, ops->name, k->key, k->help);
+	}
+	berth_free(b);
+	return r;
+}
+
+static void print_key(void *arg, const char *provider, const char *key, const char *help)
+{
+	fprintf(arg, "  %s?%s=%*s%s\n", provider, key,
+		(int)MAX_OF(HELP_COLUMN - 4 - (int)strlen(provider) - (int)strlen(key), 1), "",
+		help);
+}
+
 static void print_verbs(FILE *f, const struct cli_verb *v, const char *before)
 {
 	for (; v->name; v++) {
@@ -69,6 +93,10 @@ void help_print_verb(const struct cli_verb *v, const char *path, bool to_stderr)
 		print_verbs(f, v->subs, "");
 	}
 	print_options(f, v);
+	if (!strncmp(path, "sandbox", strlen("sandbox"))) {
+		fputs("\nkeys of a sandbox spec (they count when it is created):\n", f);
+		(void)help_each_key(print_key, f);
+	}
 	print_globals(f);
 }
 
