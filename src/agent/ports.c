@@ -27,6 +27,10 @@
 #include "agent/spawn.h"
 #include "agent/walls.h"
 
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71 /* Linux 5.14 */
+#endif
+
 #define ANSWER_MS 10000
 
 _Static_assert(PORTS_MAX <= AGENT_PORTS, "what can be handed in can be published");
@@ -78,6 +82,26 @@ const char *port_socket_wrong(int fd)
 	return NULL;
 }
 
+/* Is this socket itself what a forwarding child would connect to? Only where outside and inside are
+ * one network; a kernel that cannot tell has no say. */
+static bool leads_to_itself(int fd, int port)
+{
+	int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	uint64_t ours = 0, its = 0;
+	socklen_t n = sizeof(ours), m = sizeof(its);
+	struct sockaddr_in a = {0};
+	socklen_t k = sizeof(a);
+	bool same;
+
+	/* The port stands at the same place in both families. */
+	same = probe >= 0 && getsockopt(probe, SOL_SOCKET, SO_NETNS_COOKIE, &ours, &n) == 0 &&
+	       getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &its, &m) == 0 && ours == its &&
+	       getsockname(fd, (struct sockaddr *)&a, &k) == 0 && ntohs(a.sin_port) == port;
+	if (probe >= 0)
+		close(probe);
+	return same;
+}
+
 /* ---- in init ---- */
 
 static int add(int port, int fd)
@@ -106,6 +130,9 @@ static int add(int port, int fd)
 int ports_start(const struct init_options *o, struct agent_fail *f)
 {
 	for (size_t i = 0; i < o->n_ports; i++) {
+		if (leads_to_itself(o->ports[i].fd, o->ports[i].port))
+			return fail(f, WIRE_E_INVALID, "options", 0,
+				    "--port %d: its socket is that port itself", o->ports[i].port);
 		int r = add(o->ports[i].port, o->ports[i].fd);
 
 		if (r == ANSWER_TAKEN)
@@ -239,6 +266,8 @@ int verb_publish(struct conn *c, const uint8_t *p, size_t n)
 	const char *why = fd < 0 ? "no socket came with it" : port_socket_wrong(fd);
 	char r = ANSWER_FAILED;
 
+	if (!why && leads_to_itself(fd, (int)port))
+		why = "that port itself";
 	if (port < 1 || port > 65535)
 		why = "no valid port";
 	if (!why)

@@ -681,6 +681,20 @@ static void begin_plain(void)
 	ASSERT_EQ(client_open(&c, proc.dir), 0);
 }
 
+/* Where outside and inside are one network, a port must not be served by itself. */
+static void publish_itself(void)
+{
+	int fd = listener(INADDR_LOOPBACK, 0), port = port_of(fd);
+
+	if (walled) {
+		/* Another network: the same number is another port. */
+		ASSERT_EQ(request(WIRE_PUBLISH, port, fd), 0);
+		close(fd);
+	} else {
+		refused(port, fd, WIRE_E_INVALID, "that port itself");
+	}
+}
+
 TEST_TIMEOUT(publish, 60)
 {
 	SUBTEST("walls")
@@ -688,6 +702,7 @@ TEST_TIMEOUT(publish, 60)
 		begin(-1);
 		publish_and_use();
 		publish_what_is_none();
+		publish_itself();
 		end();
 	}
 	SUBTEST("none")
@@ -695,6 +710,7 @@ TEST_TIMEOUT(publish, 60)
 		begin_plain();
 		publish_and_use();
 		publish_what_is_none();
+		publish_itself();
 		end();
 	}
 }
