@@ -231,7 +231,7 @@ static void enter_box_cpu(struct group *g)
 static int make_limits(const struct spec *s, const bool asked[GROUP_V2], const bool want[GROUP_V2],
 		       struct group *g, struct agent_fail *f)
 {
-	bool all_v1 = true;
+	bool all_v1 = !hier_pure_v2(&base.h);
 	int parent;
 
 	for (int i = 0; i < GROUP_CPUACCT; i++)

@@ -283,16 +283,18 @@ TEST_TIMEOUT(pids_of_the_sandbox_are_told, 60)
 TEST_TIMEOUT(cpus_of_the_sandbox, 60)
 {
 	struct opts o = {.timeout_ms = 1500};
+	int64_t from, used;
 
 	begin(&(struct boxgroup_limits){.cpus_milli = 200});
+	from = client_now_ms();
 	ASSERT(run_worker(&c, "a", &o, ARGV("burn"), &s) > 0);
 	ASSERT(run_worker(&c, "b", &o, ARGV("burn"), &s) > 0);
 	ENDS("a", WIRE_S_TIMED_OUT);
-	int64_t used = s.st.user_ms + s.st.system_ms;
-
+	used = s.st.user_ms + s.st.system_ms;
 	ENDS("b", WIRE_S_TIMED_OUT);
 	used += s.st.user_ms + s.st.system_ms;
-	ASSERT_LT(used, 600);
+	/* A fifth of the time, and what a slow machine's ticks make of it. */
+	ASSERT_LT(used, (client_now_ms() - from) / 5 + 300);
 	ASSERT_GT(used, 100);
 	end();
 }
