@@ -70,7 +70,7 @@ build() { # build COMPILER STANDARD SOURCE
 
 @test "the demo" {
     require npm-registry 'no registry of npm packages'
-    code 0 "$root/examples/demo" "$BERTH_BUILD_ROOT"
+    BERTH_SANDBOX='local:demo?isolation=none' code 0 "$root/examples/demo" "$BERTH_BUILD_ROOT"
     has "$output" '2 days = 172800000 ms'
     has "$output" 'exit code 4'
     has "$output" 'clock-1 cancelled'
