@@ -529,6 +529,10 @@ static int run_init(const struct init_options *o, struct agent_fail *f)
 	groups_sweep(false);
 	if (agent.walled)
 		null_fds(0);
+	/* bubblewrap's monitor has closed its copy: from here on init.lock is what says that
+	 * somebody is in here, and never is there a moment when neither does. */
+	if (o->staging >= 0)
+		close(o->staging);
 	report(o->readyfd, "ready\n");
 	tidy();
 	loop();
@@ -595,7 +599,8 @@ static int start_background(struct init_options *o, struct agent_fail *f)
 
 int init_start(const char *dir, struct agent_fail *f)
 {
-	struct init_options o = {.dir = dir, .readyfd = -1, .exitfd = -1, .netwatch = -1};
+	struct init_options o = {
+		.dir = dir, .readyfd = -1, .exitfd = -1, .netwatch = -1, .staging = -1};
 
 	return start_background(&o, f);
 }

@@ -54,13 +54,10 @@ static bool opt_exit_fd(struct init_options *o, const char *v)
 	return take_fd(v, &o->exitfd);
 }
 
-/* The lock of a start, which is over when init has begun: let go of at once. */
+/* The lock of a start. */
 static bool opt_staging(struct init_options *o, const char *v)
 {
-	int fd;
-
-	(void)o;
-	return take_fd(v, &fd) && fd > 2 && close(fd) == 0;
+	return take_fd(v, &o->staging) && o->staging > 2;
 }
 
 static bool opt_net_watch(struct init_options *o, const char *v)
@@ -216,7 +213,8 @@ int init_options_parse(int argc, char **argv, struct init_options *ret)
 {
 	int i;
 
-	*ret = (struct init_options){.readyfd = -1, .exitfd = -1, .netwatch = -1};
+	*ret = (struct init_options){
+		.readyfd = -1, .exitfd = -1, .netwatch = -1, .staging = -1};
 	for (i = 1; i < argc && argv[i][0] == '-'; i++) {
 		if (!take_option(ret, argc, argv, &i))
 			return -1;
@@ -234,6 +232,7 @@ size_t init_options_fds(const struct init_options *o, int *ret)
 	ret[n++] = o->readyfd;
 	ret[n++] = o->exitfd;
 	ret[n++] = o->netwatch;
+	ret[n++] = o->staging;
 	for (int i = 0; i < AGENT_GROUPS; i++)
 		ret[n++] = agent.group_fds[i];
 	for (size_t i = 0; i < o->n_ports; i++)
