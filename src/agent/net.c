@@ -219,11 +219,12 @@ static int release(struct net_plan *plan, struct agent_fail *f)
 {
 	union {
 		struct cmsghdr align;
-		char buf[CMSG_SPACE(3 * sizeof(int))];
+		char buf[CMSG_SPACE(NET_HANDED * sizeof(int))];
 	} control = {0};
-	int fds[3] = {open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC),
-		      open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), net_rules_speaker()};
-	size_t len = (fds[2] < 0 ? 2 : 3) * sizeof(int);
+	int fds[NET_HANDED] = {open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC),
+			       open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), netlink_socket(0),
+			       net_rules_speaker()};
+	size_t len = (size_t)(NET_HANDED - (fds[NET_SPEAKER] < 0)) * sizeof(int);
 	char byte = '1';
 	struct iovec v = {&byte, 1};
 	struct msghdr m = {.msg_iov = &v,
@@ -237,7 +238,7 @@ static int release(struct net_plan *plan, struct agent_fail *f)
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = (socklen_t)CMSG_LEN(len);
 	memcpy(CMSG_DATA(c), fds, len);
-	if (fds[0] >= 0 && fds[1] >= 0)
+	if (fds[0] >= 0 && fds[1] >= 0 && fds[2] >= 0)
 		n = RETRY_EINTR(sendmsg(plan->release_fd, &m, MSG_NOSIGNAL));
 	if (n != 1)
 		fail(f, WIRE_E_UNAVAILABLE, "net", errno, "cannot start slirp4netns: %m");
@@ -282,9 +283,8 @@ static int on_news(const struct nlmsghdr *h, void *arg)
 	for (size_t i = 0; i < n; i++) {
 		if (net_rules_covers(&p[i], news->public_only))
 			continue;
-		/* IPv6 may be off altogether in here. */
-		if (net_rules_deny(&news->nl, &p[i]) < 0 && p[i].family == AF_INET)
-			return -1;
+		/* One that is refused (IPv6 may be off in here) must not end the watch. */
+		(void)net_rules_deny(&news->nl, &p[i]);
 	}
 	return 0;
 }
@@ -302,19 +302,27 @@ static int ask_again(int fd)
 	return send(fd, &ask, sizeof(ask), MSG_DONTWAIT) == sizeof(ask) ? 0 : -1;
 }
 
-int net_watch_event(int fd, bool public_only)
+int net_watch_with(int fd, int routes, bool public_only)
 {
 	static struct news news;
 	int r;
 
 	news.public_only = public_only;
-	netlink_init(&news.nl, netlink_socket(0));
-	if (news.nl.fd < 0)
-		return 0; /* fd stays readable: the next turn tries again */
+	netlink_init(&news.nl, routes);
 	r = netlink_read(fd, on_news, &news);
 	if (r < 0 && errno == ENOBUFS)
 		r = ask_again(fd);
 	(void)netlink_flush(&news.nl);
-	netlink_done(&news.nl);
+	return r;
+}
+
+int net_watch_event(int fd, bool public_only)
+{
+	int routes = netlink_socket(0), r;
+
+	if (routes < 0)
+		return 0; /* fd stays readable: the next turn tries again */
+	r = net_watch_with(fd, routes, public_only);
+	close(routes);
 	return r;
 }

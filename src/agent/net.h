@@ -48,6 +48,10 @@ struct net_plan {
 	struct net_prefix *hosts;
 	size_t n_hosts;
 	/* For init; -1 where the mode has none. CLOEXEC: stage clears it before its exec. */
+	/* Set it before net_slirp_fork() where init will not have CAP_NET_ADMIN over the network
+	 * (uids=single: bubblewrap makes one more user namespace): the helper stays then, and does
+	 * what net_watch_event() is for; watch_fd becomes -1. */
+	bool watch_outside;
 	int watch_fd;                /* tells of addresses that the host gets later */
 	int exit_fd;                 /* slirp4netns ends when the last copy of it is closed */
 	int release_fd;              /* of this file: the helper waits at its other end */

@@ -6,6 +6,11 @@
 #include "agent/net.h"
 #include "agent/netlink.h"
 
+/* What net_enter() hands to the helper: the user and the network namespace, a netlink socket of it,
+ * and last a socket that may speak on tap0, which may be missing. */
+enum { NET_USERNS, NET_NETNS, NET_ROUTES, NET_SPEAKER, NET_HANDED };
+/* net_watch_event() with a netlink socket of the sandbox's network (borrowed). */
+int net_watch_with(int fd, int routes, bool public_only);
 /* Modes egress and public. */
 bool net_has_slirp(const struct net_plan *plan);
 /* Makes tap0, its address, the routes and the rules in the present network namespace. */

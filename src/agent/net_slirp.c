@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@
 #define SLIRP_STDERR 65536u /* bytes that slirp4netns may say in its whole life */
 
 /* What the helper has, under fixed numbers, which stand in the command line as text. */
-enum { FD_RELEASE = 3, FD_EXIT, FD_READY, FD_REPORT, FD_USERNS, FD_NETNS, FD_END };
+enum { FD_RELEASE = 3, FD_EXIT, FD_READY, FD_REPORT, FD_USERNS, FD_NETNS, FD_WATCH, FD_END };
 
 /* Makes fds[i] be FD_RELEASE + i, whatever they were; only for a process that has nothing else. */
 static int renumber(int *fds, int n)
@@ -48,13 +49,13 @@ static int renumber(int *fds, int n)
 	return 0;
 }
 
-/* The namespaces of the stage, and a socket to speak on the device or -1. 1 have them; 0: it has
- * ended; -1. */
-static int receive(int fds[3])
+/* What the stage hands over. 1: there it is, the last one being -1 when it is missing; 0: the stage
+ * has ended; -1. */
+static int receive(int fds[NET_HANDED])
 {
 	union {
 		struct cmsghdr align;
-		char buf[CMSG_SPACE(3 * sizeof(int))];
+		char buf[CMSG_SPACE(NET_HANDED * sizeof(int))];
 	} control;
 	char byte;
 	struct iovec v = {&byte, 1};
@@ -68,9 +69,9 @@ static int receive(int fds[3])
 	if (n <= 0)
 		return (int)n;
 	c = CMSG_FIRSTHDR(&m);
-	if (!c || c->cmsg_len < CMSG_LEN(2 * sizeof(int)))
+	if (!c || c->cmsg_len < CMSG_LEN(NET_SPEAKER * sizeof(int)))
 		return -1;
-	fds[2] = -1;
+	fds[NET_SPEAKER] = -1;
 	memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
 	return 1;
 }
@@ -151,7 +152,7 @@ static void exec_slirp(const char *path, int ready, int said)
 	dup3(ready, FD_READY, O_CLOEXEC);
 	dup2(said, 2);
 	for (int fd = FD_EXIT; fd < FD_END; fd++)
-		fcntl(fd, F_SETFD, fd == FD_REPORT ? FD_CLOEXEC : 0);
+		fcntl(fd, F_SETFD, fd == FD_REPORT || fd == FD_WATCH ? FD_CLOEXEC : 0);
 	execve(path, (char *const *)argv, (char *const *)envp);
 	/* Where its own words would stand. */
 	char line[AGENT_MESSAGE_MAX];
@@ -186,8 +187,7 @@ static void complain(const char *why)
 }
 
 /* Until slirp4netns serves, or has ended. */
-static void watch_slirp(pid_t pid, int ready, int said, int speaker) attr_noreturn;
-static void watch_slirp(pid_t pid, int ready, int said, int speaker)
+static void await_slirp(pid_t pid, int ready, int said, int speaker)
 {
 	char byte, text[AGENT_MESSAGE_MAX];
 
@@ -195,22 +195,35 @@ static void watch_slirp(pid_t pid, int ready, int said, int speaker)
 		if (speaker >= 0)
 			net_rules_announce(speaker);
 		(void)!write_all(FD_REPORT, "1", 1);
-		_exit(0);
+		return;
 	}
 	/* It has closed that without a word: it is about to end, or has. */
 	kill(pid, SIGKILL);
 	(void)RETRY_EINTR(waitpid(pid, NULL, 0));
 	complain(last_words(said, text, sizeof(text)));
-	_exit(1);
 }
 
-/* The helper: the grandchild of the stage. Its fds are FD_RELEASE, FD_EXIT, FD_REPORT. */
-static void helper(const char *path) attr_noreturn;
-static void helper(const char *path)
+/* Instead of init: as long as the sandbox lives. */
+static void watch_hosts(int routes, bool public_only)
 {
-	int ns[3], ready[2], said;
+	struct pollfd p[] = {{.fd = FD_EXIT}, {.fd = FD_WATCH, .events = POLLIN}};
+	int keep[] = {FD_EXIT, FD_WATCH, routes};
+
+	fds_keep(keep, ARRAY_LEN(keep));
+	close(2);
+	while (RETRY_EINTR(poll(p, ARRAY_LEN(p), -1)) > 0 && !p[0].revents) {
+		if (net_watch_with(FD_WATCH, routes, public_only) < 0)
+			p[1].fd = -1;
+	}
+}
+
+/* The helper: the grandchild of the stage. Its fds are FD_RELEASE, FD_EXIT, FD_REPORT, FD_WATCH. */
+static void helper(const struct net_plan *plan, const char *path) attr_noreturn;
+static void helper(const struct net_plan *plan, const char *path)
+{
+	int got[NET_HANDED], ready[2], said;
 	pid_t pid;
-	int r = receive(ns);
+	int r = receive(got);
 
 	if (r == 0)
 		_exit(0);
@@ -223,22 +236,27 @@ static void helper(const char *path)
 	/* Above FD_END all of them, so that none is overwritten. */
 	pid = fork();
 	if (pid == 0) {
-		if (dup3(ns[0], FD_USERNS, O_CLOEXEC) < 0 || dup3(ns[1], FD_NETNS, O_CLOEXEC) < 0)
+		if (dup3(got[NET_USERNS], FD_USERNS, O_CLOEXEC) < 0 ||
+		    dup3(got[NET_NETNS], FD_NETNS, O_CLOEXEC) < 0)
 			_exit(127);
 		exec_slirp(path, ready[1], said);
 	}
 	if (pid < 0)
 		complain(err_text(errno));
 	close(ready[1]);
-	close(FD_EXIT);
-	watch_slirp(pid, ready[0], said, ns[2]);
+	await_slirp(pid, ready[0], said, got[NET_SPEAKER]);
+	if (plan->watch_outside)
+		watch_hosts(got[NET_ROUTES], plan->mode == NET_PUBLIC);
+	_exit(0);
 }
 
-static void start_helper(const char *path, int release, int leash, int report) attr_noreturn;
-static void start_helper(const char *path, int release, int leash, int report)
+static void start_helper(const struct net_plan *plan, const char *path, int leash, int report,
+			 int release) attr_noreturn;
+static void start_helper(const struct net_plan *plan, const char *path, int leash, int report,
+			 int release)
 {
-	/* FD_READY is made later: its place is kept by another copy. */
-	int fds[] = {release, leash, report, report, report, report}, null;
+	/* FD_READY and the namespaces come later: their places are kept by other copies. */
+	int fds[] = {release, leash, report, report, report, report, plan->watch_fd}, null;
 
 	if (fork() != 0)
 		_exit(0);
@@ -250,9 +268,11 @@ static void start_helper(const char *path, int release, int leash, int report)
 		_exit(1);
 	for (int i = 0; i < (int)ARRAY_LEN(fds); i++)
 		fds[i] = FD_RELEASE + i;
+	if (!plan->watch_outside)
+		close(FD_WATCH);
 	fds_keep(fds, ARRAY_LEN(fds));
 	(void)!chdir("/");
-	helper(path);
+	helper(plan, path);
 }
 
 int net_slirp_fork(struct net_plan *plan, const char *slirp_path, int net_ready_fd,
@@ -272,7 +292,7 @@ int net_slirp_fork(struct net_plan *plan, const char *slirp_path, int net_ready_
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) == 0)
 		pid = fork();
 	if (pid == 0)
-		start_helper(slirp_path, talk[1], leash[0], net_ready_fd);
+		start_helper(plan, slirp_path, leash[0], net_ready_fd, talk[1]);
 	if (pid < 0)
 		fail(f, WIRE_E_UNAVAILABLE, "net", errno, "cannot start slirp4netns: %m");
 	else
@@ -281,5 +301,9 @@ int net_slirp_fork(struct net_plan *plan, const char *slirp_path, int net_ready_
 	close(talk[1]);
 	plan->exit_fd = leash[1];
 	plan->release_fd = talk[0];
+	if (plan->watch_outside) {
+		close(plan->watch_fd);
+		plan->watch_fd = -1;
+	}
 	return pid < 0 ? -1 : 0;
 }

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 """The network of isolated sandboxes, from inside, against servers on each of the host's addresses.
 
-usage: net_test.py netbox|berth|user PROGRAM
+usage: net_test.py netbox|berth|user|single PROGRAM
 
 With `netbox` a small program plays the stage and init (tests/net/netbox.c); with `berth` the whole
-thing is tried, with `user` by an ordinary user. Root makes the host for all of them. Each refusal
+thing is tried, with `user` by an ordinary user, with `single` by one without newuidmap. Root makes the host for all of them. Each refusal
 has the reason it must fail for.
 """
 import hashlib
@@ -130,6 +130,14 @@ class User(Berth):
         return who + super().argv(mode, *rest)[1:]
 
 
+class Single(User):
+    """The same with no uid but the caller's."""
+
+    def argv(self, mode, *rest):
+        return [a + "&uids=single" if a.startswith("local:") else a
+                for a in super().argv(mode, *rest)]
+
+
 tap = Tap()
 
 
@@ -149,7 +157,8 @@ def forbidden(way, w, mode):
 
 
 def reachable(way, mode, addresses, want):
-    out = way.run(mode, [["reach", k, a, PORT, "plain"] for a in addresses for k in ("tcp", "udp")])
+    out = way.run(mode, [["reach", k, a, PORT, "plain", 15 if want else 1.5]
+                         for a in addresses for k in ("tcp", "udp")])
     names = [(k, a) for a in addresses for k in ("tcp", "udp")]
     for (kind, address), got in zip(names, out):
         hit = got == "answered %r" % world.FOREIGN
@@ -259,6 +268,38 @@ def netbox_ends(way, w):
     os.close(fd)
 
 
+def all_gone(w):
+    """Waits until the host has no other process than us; what is left after 10 s."""
+    end = time.monotonic() + 10
+    while (left := w.others()) and time.monotonic() < end:
+        for pid in left:
+            try:
+                fd = os.pidfd_open(pid)
+            except OSError:
+                continue
+            select.select([fd], [], [], max(0, end - time.monotonic()))
+            os.close(fd)
+    return left
+
+
+def berth_killed(way, w):
+    """berth itself is killed while it makes a sandbox; destroy takes away what there is."""
+    for ms in range(0, 60, 3):
+        way.modes.add("egress")
+        p = subprocess.Popen(way.argv("egress", "exec", "--", "true"), stdin=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            p.wait(ms / 1000)
+        except subprocess.TimeoutExpired:
+            p.kill()
+            p.wait()
+        way.end()
+        left = all_gone(w)
+        for pid in [p for p, name in left.items() if name == "slirp4netns"]:
+            left[pid] = {h: command(h) for h in holder(pid)}
+        tap.eq(left, {}, "berth killed after %d ms: destroy leaves no process" % ms)
+
+
 def killed_in_the_middle(way, w):
     """The starter dies at any moment: before, while and after slirp4netns is let go."""
     worst = {}
@@ -268,22 +309,9 @@ def killed_in_the_middle(way, w):
             p.wait(ms / 1000)
         except subprocess.TimeoutExpired:
             pass
-        fds = [(pid, os.pidfd_open(pid)) for pid in w.others() if pid != p.pid]
         p.kill()
         p.communicate()
-        for pid, fd in fds:
-            gone(pid, fd)
-            os.close(fd)
-        end = time.monotonic() + 10
-        while (left := w.others()) and time.monotonic() < end:
-            for pid in left:
-                try:
-                    fd = os.pidfd_open(pid)
-                except OSError:
-                    continue
-                gone(pid, fd)
-                os.close(fd)
-        worst.update(left)
+        worst.update(all_gone(w))
     tap.eq(worst, {}, "a starter killed at 30 moments leaves no process")
 
 
@@ -313,20 +341,46 @@ def linked_resolver(way, w, where):
     tap.eq(seen, [where.split("/")[0]], "slirp4netns: sees that in /run alone")
     p.kill()
     p.communicate()
+    if "/" not in where:
+        return
+    world.dns("127.0.0.2", "203.0.113.7")
+    p = way.open("egress", [["query", "udp", "10.0.2.3", "some.example"],
+                            ["query_until", "10.0.2.3", "some.example", "203.0.113.7"],
+                            ["later", "tcp", "203.0.113.9", PORT]])
+    p.stdout.readline()
+    w.resolver_change(where, "127.0.0.2")
+    world.ip("address", "add", "203.0.113.9/32", "dev", "h0")
+    out = [json.loads(line) for line in p.communicate(timeout=60)[0].splitlines()]
+    world.ip("address", "del", "203.0.113.9/32", "dev", "h0")
+    tap.eq(out[1], "203.0.113.7", "a running sandbox follows the host to another resolver")
+
+
+def writes(pid, fd):
+    with open("/proc/%s/fdinfo/%s" % (pid, fd), encoding="ascii") as f:
+        return any(line.startswith("flags:") and int(line.split()[1], 8) & 3 for line in f)
 
 
 def holder(pid):
-    """The other processes that hold the exit pipe of slirp4netns: {pid}."""
+    """The processes that hold the writing end of the exit pipe of slirp4netns: {pid}."""
     pipe, out = os.readlink("/proc/%d/fd/4" % pid), set()
     for other in filter(str.isdigit, os.listdir("/proc")):
         try:
             fds = os.listdir("/proc/%s/fd" % other)
-            if int(other) != pid and any(os.readlink("/proc/%s/fd/%s" % (other, f)) == pipe
-                                         for f in fds):
-                out.add(int(other))
+            for f in fds:
+                if os.readlink("/proc/%s/fd/%s" % (other, f)) == pipe and writes(other, f):
+                    out.add(int(other))
         except OSError:
             pass
     return out
+
+
+def command(pid):
+    """For messages."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as f:
+            return f.read().replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError as e:
+        return str(e)
 
 
 def berth_ends(way, w):
@@ -414,6 +468,8 @@ def everything(way):
         if isinstance(way, Berth):
             files(way)
             berth_ends(way, w)
+            way.end()
+            berth_killed(way, w)
         else:
             netbox_ends(way, w)
             killed_in_the_middle(way, w)
@@ -427,11 +483,12 @@ def everything(way):
 
 
 def missing():
-    """What is not there; a failure when BERTH_REQUIRE names it, else a reason to skip."""
+    """What is not there, by its name in tests/prerequisites; a failure when BERTH_REQUIRE names it,
+    else a reason to skip."""
     required = os.environ.get("BERTH_REQUIRE", "").replace(",", " ").split()
-    tools = [("slirp4netns", "slirp4netns"), ("ip", "iproute2"), ("setpriv", "util-linux")]
-    tools += [("newuidmap", "uidmap")] if sys.argv[1] == "user" else []
-    tools += [("bwrap", "bubblewrap")] if sys.argv[1] != "netbox" else []
+    tools = [("slirp4netns", "slirp4netns"), ("ip", "ip"), ("setpriv", "userns")]
+    tools += [("newuidmap", "subids")] if sys.argv[1] == "user" else []
+    tools += [("bwrap", "bwrap")] if sys.argv[1] != "netbox" else []
     lost = [package for tool, package in tools if not shutil.which(tool)]
     if os.getuid() != 0:
         lost.append("root")
@@ -446,7 +503,7 @@ def main():
     if lost:
         print("1..%d # SKIP needs %s" % (tap.n, ", ".join(lost)))
         return 1 if tap.failed else 0
-    way = {"netbox": Netbox, "berth": Berth, "user": User}[sys.argv[1]](os.path.abspath(sys.argv[2]))
+    way = {"netbox": Netbox, "berth": Berth, "user": User, "single": Single}[sys.argv[1]](os.path.abspath(sys.argv[2]))
     try:
         everything(way)
     except Exception:  # a broken world is a failure, not silence

@@ -48,10 +48,10 @@ def tricks():
     }
 
 
-def make(kind, address, way):
+def make(kind, address, way, wait):
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     s = socket.socket(family, kind)
-    s.settimeout(WAIT)
+    s.settimeout(wait)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
     if isinstance(way, bytes):
         s.bind((way.decode(), 0))
@@ -61,10 +61,10 @@ def make(kind, address, way):
     return s
 
 
-def reach(kind, address, port, name):
+def reach(kind, address, port, name, wait=WAIT):
     way = tricks()[name]
     try:
-        s = make(socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM, address, way)
+        s = make(socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM, address, way, wait)
         if kind == "tcp":
             s.connect((address, port))
             got = s.recv(100)
@@ -139,6 +139,14 @@ def query(proto, server, name):
         return socket.inet_ntoa(a[-4:]) if len(a) > len(q) else "no answer in %r" % a
     except OSError as e:
         return str(e)
+
+
+def query_until(server, name, want):
+    """Asks until the answer is want, or for 20 s."""
+    end = time.monotonic() + 20
+    while (got := query("udp", server, name)) != want and time.monotonic() < end:
+        time.sleep(0.1)
+    return got
 
 
 def lookup(name):

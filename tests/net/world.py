@@ -47,11 +47,11 @@ def unshare(flags):
         check(libc.mount(b"none", b"/", None, 0x84000, None))  # MS_REC | MS_SLAVE
 
 
-def answer(query):
-    """Every name is 203.0.113.2."""
+def answer(query, address):
+    """Every name is that address."""
     end = query.index(b"\0", 12) + 5
     return (query[:2] + struct.pack("!5H", 0x8180, 1, 1, 0, 0) + query[12:end]
-            + struct.pack("!HHHIH", 0xc00c, 1, 1, 60, 4) + socket.inet_aton("203.0.113.2"))
+            + struct.pack("!HHHIH", 0xc00c, 1, 1, 60, 4) + socket.inet_aton(address))
 
 
 def serve_tcp(address, port, each):
@@ -84,14 +84,14 @@ def serve_udp(address, port, each):
     return s
 
 
-def dns(address):
+def dns(address, every="203.0.113.2"):
     def tcp(c, _):
         q = c.recv(4096)[2:]
-        a = answer(q)
+        a = answer(q, every)
         c.sendall(struct.pack("!H", len(a)) + a)
         c.close()
 
-    serve_udp(address, 53, lambda s, q, peer: s.sendto(answer(q), peer))
+    serve_udp(address, 53, lambda s, q, peer: s.sendto(answer(q, every), peer))
     serve_tcp(address, 53, tcp)
 
 
@@ -219,9 +219,14 @@ class World:
         check(libc.mount(etc.encode(), b"/etc", None, 0x1000, None))
         check(libc.mount(b"tmpfs", b"/run", b"tmpfs", 0, b"mode=0755"))
         os.makedirs(os.path.dirname("/run/" + where), exist_ok=True)
-        with open("/run/" + where, "w", encoding="ascii") as f:
-            f.write("nameserver %s\n" % address)
         os.mkdir("/run/secret")
+        self.resolver_change(where, address)
+
+    def resolver_change(self, where, address):
+        """As those do it who write it: by a rename."""
+        with open("/run/" + where + ".new", "w", encoding="ascii") as f:
+            f.write("nameserver %s\n" % address)
+        os.rename("/run/" + where + ".new", "/run/" + where)
 
     def user(self, program):
         """An ordinary user with ranges of ids, and program where he can run it; all of it in this
