@@ -152,6 +152,8 @@ static int run(int argc, char **argv)
 		return stage_failed(NULL);
 	if ((stage.root ? as_root(&ids) : as_user(&ids)) < 0)
 		return -1;
+	/* Its init is in one more user namespace, which bubblewrap makes. */
+	stage.plan.watch_outside = stage.o.single;
 	if (net_slirp_fork(&stage.plan, stage.o.slirp, stage.o.netreadyfd, &stage_failure) < 0)
 		return stage_failed(net_hint);
 	if (stage.o.netreadyfd >= 0)
