@@ -169,6 +169,15 @@ created() {
     same "$(left)" ''
 }
 
+@test "ports with net=host are this machine's own" {
+    isolated
+    created -s 'local:t?net=host&ports=4111,8080:8080'
+    code 0 berth sandbox info -s local:t --json
+    is "$output" '.net == "host" and .ports == {"4111": "http://127.0.0.1:4111", "8080": "http://127.0.0.1:8080"}'
+    code 0 berth sandbox destroy -s local:t
+    same "$(left)" ''
+}
+
 # berth_get URL: its body.
 berth_get() {
     python3 -c 'import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=10).read().decode())' "$1"
@@ -238,7 +247,7 @@ gone() {
         has "$stderr" 'apt install'
         [ ! -e "$BERTH_STATE/local/u" ]
     done
-    code 5 berth sandbox start -s 'local:u?net=none&disk=1G'
+    code 1 berth sandbox start -s 'local:u?net=none&disk=1G'
     has "$stderr" prjquota
     [ ! -e "$BERTH_STATE/local/u" ]
     same "$(left)" ''

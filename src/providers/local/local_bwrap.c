@@ -229,6 +229,8 @@ int local_stage_argv(const struct local *l, const struct local_tools *t, const c
 	if (rc == 0)
 		rc = add_groups(v, l);
 	for (size_t i = 0; rc == 0 && i < ports->n; i++) {
+		if (ports->p[i].fd < 0)
+			continue;
 		rc = strv_add(v, "--port");
 		if (rc == 0)
 			rc = strv_addf(v, "%u=%d", ports->p[i].port, FD_PORTS + (int)i);
@@ -416,7 +418,8 @@ static int spawn_stage(struct start *s, const struct local_tools *t, const char 
 	if (net_w >= 0)
 		fds[n++] = (struct child_fd){net_w, FD_NET_READY};
 	for (size_t i = 0; i < ports->n; i++)
-		fds[n++] = (struct child_fd){ports->p[i].fd, FD_PORTS + (int)i};
+		if (ports->p[i].fd >= 0)
+			fds[n++] = (struct child_fd){ports->p[i].fd, FD_PORTS + (int)i};
 	p.argv = argv.items;
 	p.env = env.items;
 	p.cwd = s->l->base;

@@ -103,6 +103,13 @@ static int listen_at(unsigned *host)
 	return TAKE_FD(fd);
 }
 
+/* With this machine's network a port is where it is already. */
+static bool is_there(const struct local *l, const struct local_port_want *want)
+{
+	return (!want->host || want->host == want->port) &&
+	       strcmp(local_key_value(&l->record.keys, KEY_NET), "host") == 0;
+}
+
 /* One port: where it is wanted; else where it was; else anywhere. */
 static int open_port(const struct local_port_want *want, unsigned before, struct local_port *ret,
 		     struct berth_error *err)
@@ -136,6 +143,10 @@ int local_ports_listen(const struct local *l, struct local_ports *ret, struct be
 	for (size_t i = 0; rc == 0 && i < n; i++) {
 		const struct local_port *b = find(&before, want[i].port);
 
+		if (is_there(l, &want[i])) {
+			p.p[p.n++] = (struct local_port){want[i].port, want[i].port, -1};
+			continue;
+		}
 		rc = open_port(&want[i], b ? b->host : 0, &p.p[p.n], err);
 		p.n += rc == 0;
 	}
@@ -235,6 +246,9 @@ static int published(struct local *l, unsigned port, unsigned *ret_host, struct 
 		*ret_host = p->host;
 		return 0;
 	}
+	*ret_host = port;
+	if (is_there(l, &(struct local_port_want){0, port}))
+		return 0;
 	rc = local_lock(l, false, &lock, err);
 	if (rc == 0)
 		rc = local_usable(l, err);

@@ -26,7 +26,7 @@
 
 static int no_quota(const char *folder, const char *what, int errnum, struct berth_error *err)
 {
-	berth_fail(err, BERTH_E_UNAVAILABLE, "disk=: %s: %s: %s", folder, what,
+	berth_fail(err, BERTH_E_UNSUPPORTED, "disk=: %s: %s: %s", folder, what,
 		   host_quota_why(errnum));
 	return berth_error_hint(err,
 				"it takes root and a state folder on ext4 or xfs mounted with the "

@@ -281,7 +281,7 @@ TEST(the_command_line_of_stage)
 				   .newgidmap = (char *)"NG",
 				   .systemd_run = (char *)"RUN"};
 	struct local_ports none = LOCAL_PORTS_INIT;
-	struct local_ports two = {.p = {{4111, 1, -1}, {80, 2, -1}}, .n = 2};
+	struct local_ports two = {.p = {{4111, 1, 100}, {8, 8, -1}, {80, 2, 101}}, .n = 3};
 	struct local l = box("isolation=bwrap net=none");
 
 	l.record.uid_base = l.record.gid_base = 1879048192;
@@ -299,7 +299,8 @@ TEST(the_command_line_of_stage)
 		     "--base 100000 --gbase 200000 --newuidmap NU --newgidmap NG --net egress "
 		     "--slirp SLIRP --net-ready 4 --rootfs /r --ro /a --ro /b --rw /c "
 		     "--groups berth-sbx_1 --memory 1048576 --pids 7 --cpus-milli 1500 "
-		     "--port 4111=5 --port 80=6 --idle-ms 1000 --expires-ms 99");
+		     "--port 4111=5 --port 80=7 --idle-ms 1000 --expires-ms 99");
+	two.n = 0; /* no fds of ours */
 	l = box("isolation=bwrap net=host uids=single");
 	ASSERT_STREQ(
 		line_of(&l, &root, &none),
