@@ -4,12 +4,7 @@
  * moments (BERTH_FAULT_SEED, BERTH_FAULT_ROUNDS). Local sandboxes only: it needs the processes.
  */
 #include "conformance/conf.h"
-
-static void local_only(void)
-{
-	if (strncmp(conf.template, "local:", 6) != 0)
-		SKIP("the faults are those of local processes");
-}
+#include "fault/procs.h"
 
 static uint64_t rng_state;
 static uint64_t rng(void)
@@ -31,81 +26,6 @@ static void random_moment(uint64_t max_us)
 	struct timespec ts = {0, (long)(rng() % (max_us * 1000))};
 
 	nanosleep(&ts, NULL);
-}
-
-static void kill_and_wait(pid_t pid)
-{
-	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	struct pollfd p = {fd, POLLIN, 0};
-
-	kill(pid, SIGKILL);
-	if (fd >= 0)
-		poll(&p, 1, 10000);
-	close(fd);
-}
-
-static bool is_agent(pid_t pid)
-{
-	char path[64], exe[PATH_MAX];
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-	n = readlink(path, exe, sizeof(exe) - 1);
-	exe[n > 0 ? n : 0] = '\0';
-	return strstr(exe, "berth-agent") != NULL;
-}
-
-/* The supervisor of a running execution: the nearest agent above its worker. */
-static pid_t supervisor_of(const char *id)
-{
-	pid_t pid = 0;
-	char state;
-
-	ASSERT_GE(processes_with(mark_of(id), &pid), 1u);
-	for (int i = 0; i < 40 && pid > 1 && !is_agent(pid); i++)
-		pid = parent_of(pid, &state);
-	ASSERT_GT(pid, 1);
-	return pid;
-}
-
-/* Has the process this file of the run's state folder open? */
-static bool has_open(pid_t pid, const char *name)
-{
-	char path[64], target[PATH_MAX];
-	DIR *d;
-	struct dirent *e;
-	bool found = false;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	d = opendir(path);
-	while (d && !found && (e = readdir(d))) {
-		ssize_t n = readlinkat(dirfd(d), e->d_name, target, sizeof(target) - 1);
-
-		target[n > 0 ? n : 0] = '\0';
-		found = strncmp(target, conf.state, strlen(conf.state)) == 0 &&
-			strstr(target, name);
-	}
-	if (d)
-		closedir(d);
-	return found;
-}
-
-/* init: the agent that has the sandbox's lock. 0: there is none. */
-static pid_t find_init(void)
-{
-	DIR *d = opendir("/proc");
-	struct dirent *e;
-	pid_t found = 0;
-
-	while (d && (e = readdir(d))) {
-		pid_t pid = atoi(e->d_name);
-
-		if (pid > 1 && is_agent(pid) && has_open(pid, "/init.lock"))
-			found = pid;
-	}
-	if (d)
-		closedir(d);
-	return found;
 }
 
 /* ── the supervisor ───────────────────────────────────────────────────────────────────────── */
@@ -227,21 +147,32 @@ TEST(init_while_something_runs)
 {
 	struct berth_provider_info info;
 	struct berth_status st;
+	bool lives_by_init;
 	pid_t init;
 
 	local_only();
 	start_ready("survivor", "block USR1 ready await USR1 out end exit 5");
+	OK(berth_sandbox_info(box(), &info, &E));
+	lives_by_init = info.init_is_life;
 	init = find_init();
 	ASSERT_GT(init, 1);
 	kill_and_wait(init);
-	/* The execution does not depend on it. */
-	status_of("survivor", &st);
-	ASSERT_EQ(st.state, BERTH_RUNNING);
-	OK(berth_sandbox_info(box(), &info, &E));
-	OK(berth_signal(box(), "survivor", SIGUSR1, &E));
-	finish("survivor", &st);
-	ASSERT_EXITED(&st, 5);
-	ASSERT_STREQ(text_out("survivor", BERTH_STDOUT), "Rend");
+	if (lives_by_init) {
+		/* Everything in the sandbox dies with it, and nothing else is said of it. */
+		finish("survivor", &st);
+		ASSERT_EQ(st.state, BERTH_UNKNOWN);
+		ASSERT(st.message[0] != '\0');
+		await_gone("survivor");
+	} else {
+		/* The execution does not depend on it. */
+		status_of("survivor", &st);
+		ASSERT_EQ(st.state, BERTH_RUNNING);
+		OK(berth_sandbox_info(box(), &info, &E));
+		OK(berth_signal(box(), "survivor", SIGUSR1, &E));
+		finish("survivor", &st);
+		ASSERT_EXITED(&st, 5);
+		ASSERT_STREQ(text_out("survivor", BERTH_STDOUT), "Rend");
+	}
 	/* And the next caller, who has no stream from before, makes a new one. */
 	ASSERT_EQ(exit_of(in_child(run_next, NULL)), 6);
 	ASSERT_GT(find_init(), 1);
@@ -363,13 +294,15 @@ TEST_TIMEOUT(init_at_random_moments, 300)
 	struct berth_deploy_result r;
 	struct berth_status st;
 	struct pollfd p = {.events = POLLIN};
+	static char unlucky[512];
 	char id[32];
 	pid_t pid;
 
 	local_only();
 	use_box("unlucky");
 	OK(berth_sandbox_start(S, &E));
-	conf.template = "local:unlucky?isolation=none";
+	snprintf(unlucky, sizeof(unlucky), "%s", spec_for("unlucky"));
+	conf.template = unlucky;
 	pid = in_child(deploy_in_a_loop, &n);
 	p.fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	while (poll(&p, 1, 0) == 0) {
