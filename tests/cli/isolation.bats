@@ -39,7 +39,10 @@ processes() {
 }
 
 teardown() {
-    [ -z "${user-}" ] || rm -rf "$user"
+    if [ -n "${user-}" ]; then
+        as_user "$BERTH" sandbox destroy -q -s local:t >/dev/null 2>&1 || :
+        rm -rf "$user"
+    fi
     berth sandbox destroy -q -s local:t >/dev/null 2>&1 || :
     berth sandbox destroy -q -s local:u >/dev/null 2>&1 || :
 }
