@@ -215,6 +215,14 @@ static void let_go(void)
 		}
 		traced_drop(pid);
 	}
+	/* Who was born at the last moment is traced, too, and in no list. This process has no other
+	 * children. */
+	for (pid_t pid; (pid = waitpid(-1, &status, __WALL | WNOHANG)) >= 0;) {
+		if (pid > 0 && WIFSTOPPED(status))
+			ptrace(PTRACE_DETACH, pid, 0, 0);
+		if (pid == 0)
+			poll(NULL, 0, 1);
+	}
 }
 
 /* Starts stage, kills the process that was started when it and its children have made so many system
