@@ -89,9 +89,9 @@ static int feed_some(struct road *r, struct feed *f, struct berth_error *err)
 	int rc = 0;
 
 	while (rc == 0 && !f->closed && road_pending(r) < FEED_AHEAD) {
-		struct wire_w w = {.p = (uint8_t *)f->p, .len = MIN_OF(f->n, (size_t)FEED_PIECE)};
+		size_t piece = MIN_OF(f->n, (size_t)FEED_PIECE);
+		struct wire_w w = {.p = (uint8_t *)f->p, .cap = piece, .len = piece};
 
-		w.cap = w.len;
 		f->closed = f->n == 0;
 		rc = road_frame(r, f->closed ? WIRE_STDIN_CLOSE : WIRE_DATA, f->closed ? NULL : &w,
 				err);
