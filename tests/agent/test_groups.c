@@ -118,9 +118,12 @@ static void remove_groups(void)
 		char *slash = strrchr(line, '/');
 		int parent;
 
-		line[strcspn(line, "\n")] = *slash = '\0';
+		line[strcspn(line, "\n")] = '\0';
+		*slash = '\0';
+		ASSERT_STREQ(slash + 1, name);
 		parent = open(*line ? line : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		ASSERT_OK(hier_remove(parent, slash + 1, 1000));
+		ASSERT_OK(hier_remove(parent, name, 1000));
+		ASSERT_EQ(faccessat(parent, name, F_OK, 0), -1);
 		close(parent);
 	}
 	fclose(list);
