@@ -17,7 +17,10 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <string.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "agent/spawn.h"
@@ -162,13 +165,44 @@ static int run(int argc, char **argv)
 		return -1;
 	if (net_enter(&stage.plan, &stage_failure) < 0)
 		return stage_failed(net_hint);
+	if (stage_tied() < 0) /* a change of uid undoes it */
+		return -1;
 	return bwrap_exec();
+}
+
+int stage_tied(void)
+{
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != stage.parent)
+		return stage_no(NULL, ESRCH, "who started this has gone: %m");
+	return 0;
+}
+
+/* What the library waits for. The end of bubblewrap's monitor takes the mount namespace of the
+ * staging with it, which takes a kernel more than ten milliseconds: when we are told to end, it
+ * ends by itself behind us, and nobody waits for that. */
+static int watch(pid_t pid)
+{
+	int status = 0;
+
+	fds_keep(NULL, 0);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
 int stage_main(int argc, char **argv)
 {
+	pid_t pid;
+
 	umask(0022);
 	signals_default();
-	run(argc, argv);
+	stage.parent = getpid();
+	pid = fork();
+	if (pid > 0)
+		return watch(pid);
+	if (pid < 0)
+		stage_no(NULL, errno, "cannot make a process: %m");
+	else if (stage_tied() == 0)
+		run(argc, argv);
 	return stage_say("stage");
 }

@@ -49,6 +49,7 @@ struct stage {
 	bool root; /* started by the host's root: ids need no helper, mounts are real ones */
 	uid_t uid; /* of the caller, host */
 	gid_t gid;
+	pid_t parent; /* watches, and is watched: its end is ours */
 	int bwrapfd; /* O_PATH */
 	int lockfd;  /* of "staging"; bubblewrap has it, init lets it go */
 	int group_fds[AGENT_GROUPS];
@@ -61,6 +62,8 @@ extern struct stage stage;
 
 extern struct agent_fail stage_failure;
 extern const char *stage_hint; /* the way out, one line; NULL: none is known */
+/* Ends with the process that watches us; again after each change of uid. */
+int stage_tied(void);
 /* `return stage_no(hint, errno, "cannot …: %m", …);` -1. */
 #define stage_no(hint, err, ...) \
 	(stage_hint = (hint), fail(&stage_failure, WIRE_E_UNAVAILABLE, "stage", (err), __VA_ARGS__))

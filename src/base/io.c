@@ -307,6 +307,9 @@ static int write_tmp(int fd, const void *data, size_t len, mode_t mode, int flag
 		return -errno;
 	if ((flags & WRITE_FILE_SYNC) && fsync(fd) < 0)
 		return -errno;
+	/* A file system that cannot has its own order. */
+	if (flags & WRITE_FILE_SOON)
+		(void)!sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
 	return 0;
 }
 

@@ -52,6 +52,9 @@ enum write_file_flags {
 	WRITE_FILE_SYNC = 1 << 0, /* fsync the file and then its directory */
 	WRITE_FILE_EXCLUSIVE =
 		1 << 1, /* an existing file is BERTH_E_CONFLICT instead of replaced */
+	/* Begins to write the bytes out before the name appears and waits for nothing: they are
+	 * safe with the next fsync of anybody on this file system, as their name is. */
+	WRITE_FILE_SOON = 1 << 2,
 };
 
 /*
