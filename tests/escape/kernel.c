@@ -358,6 +358,35 @@ void attempt_hostname(void)
 	unwritable("/proc/sys/kernel/hostname");
 }
 
+static int crash(void *arg)
+{
+	(void)arg;
+	signal(SIGSEGV, SIG_DFL);
+	raise(SIGSEGV);
+	return 0;
+}
+
+void attempt_core_dump(void)
+{
+	struct rlimit r, more = {RLIM_INFINITY, RLIM_INFINITY};
+	int status;
+
+	if (getrlimit(RLIMIT_CORE, &r) < 0)
+		broken("getrlimit: %s", strerror(errno));
+	tried();
+	if (r.rlim_cur != 1 || r.rlim_max != 1)
+		got_out("RLIMIT_CORE is %llu of %llu", (unsigned long long)r.rlim_cur,
+			(unsigned long long)r.rlim_max);
+	refused("a higher limit", setrlimit(RLIMIT_CORE, &more), 0);
+	status = in_fork(crash, NULL);
+	tried();
+	if (!WIFSIGNALED(status) || WCOREDUMP(status))
+		got_out("the crash ended with the status %#x", status);
+	tried();
+	if (access("core", F_OK) == 0)
+		got_out("a core file was left");
+}
+
 /* ── round the filter ─────────────────────────────────────────────────────────────────────── */
 
 static int call_x32(void *arg)

@@ -115,6 +115,8 @@ X(numa, 0, "move_pages and migrate_pages of PID 1", "another uid, seccomp", "EPE
 X(scheduling, 0, "real-time classes, negative nice values, real-time I/O, the scheduler of PID 1", \
   "needs CAP_SYS_NICE", "EPERM, EACCES or ENOSYS") \
 X(rlimits, 0, "raises its hard limits, changes those of PID 1", "needs CAP_SYS_RESOURCE; another uid", "EPERM or ENOSYS") \
+X(core_dump, 0, "crashes, so that the host's core_pattern, which may be a program, is handed its image", \
+  "RLIMIT_CORE is 1: the one value with which the kernel starts no such program", "no core file, a limit that cannot be raised") \
 X(compat_calls, 0, "the same calls by int 0x80 and with the x32 bit", \
   "the filter names its architecture and refuses every other", "ENOSYS, EPERM, or a kill") \
 X(unknown_calls, 0, "calls with numbers that no kernel knows", "what the list does not name does not exist", "ENOSYS")
