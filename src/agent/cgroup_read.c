@@ -21,7 +21,7 @@
 
 /* ---- reading ---- */
 
-int64_t group_oom_kills(const struct group *g)
+static int64_t oom_kills(const struct group *g)
 {
 	return hier_get(g->memory, g->v2 ? "memory.events" : "memory.oom_control", "oom_kill");
 }
@@ -51,7 +51,7 @@ bool group_oom(const struct group *g, int64_t own, int64_t *ret_limit)
 {
 	int64_t box;
 
-	if (g->memory < 0 || group_oom_kills(g) <= 0)
+	if (g->memory < 0 || oom_kills(g) <= 0)
 		return false;
 	box = box_limit(g);
 	if (own && (!box || own_was_hit(g, own)))

@@ -46,10 +46,8 @@ void group_close(struct group *g);
 size_t group_fds(const struct group *g, int ret[GROUP_FDS_MAX]);
 /* Removes the directories (empty by now). */
 void group_remove(struct group *g);
-/* What has happened in it so far, -1 when that cannot be known: how often the kernel's OOM killer
- * ended something, how often a fork was refused, and µs of CPU (all; *ret_user and *ret_system are
- * untouched on failure). */
-int64_t group_oom_kills(const struct group *g);
+/* What has happened in it so far, -1 when that cannot be known: how often a fork was refused, and
+ * µs of CPU (all; *ret_user and *ret_system are untouched on failure). */
 int64_t group_pids_hits(const struct group *g);
 int64_t group_cpu_us(const struct group *g, int64_t *ret_user, int64_t *ret_system);
 /* The most memory that was charged to it at once, file cache included; -1: not known. */
