@@ -838,8 +838,9 @@ static bool conf_lacks_walls(void)
 	bool walled = strncmp(conf.template, "local:", 6) == 0 &&
 		      !strstr(conf.template, "isolation=none");
 
-	return walled && (conf_lacks("bwrap") || (conf.uid && !strstr(conf.template, "uids=single") &&
-						  conf_lacks("subids")));
+	return walled &&
+	       (conf_lacks("bwrap") ||
+		(conf.uid && !strstr(conf.template, "uids=single") && conf_lacks("subids")));
 }
 
 int main(int argc, char **argv)

@@ -245,8 +245,8 @@ static int try_one(const char *name)
 static void list_rows(const struct row *rows, size_t n, const char *where)
 {
 	for (size_t i = 0; i < n; i++)
-		printf("%s %s %s%s%s\n", where, rows[i].name,
-		       rows[i].flags & TEETH ? "teeth," : "", rows[i].flags & NO_NET ? "nonet," : "",
+		printf("%s %s %s%s%s\n", where, rows[i].name, rows[i].flags & TEETH ? "teeth," : "",
+		       rows[i].flags & NO_NET ? "nonet," : "",
 		       rows[i].flags & ALONE ? "alone," : "");
 }
 
@@ -266,14 +266,15 @@ static void markdown(const char *title, const struct row *rows, size_t n)
 	}
 }
 
-#define N(a) (sizeof(a) / sizeof(*(a)))
+#define N(a)                                (sizeof(a) / sizeof(*(a)))
 #define X(name, flags, what, why, expected) {#name, flags, what, why, expected, NULL},
 static void markdown_all(void)
 {
 	static const struct row look[] = {ROWS_LOOK(X)}, mount[] = {ROWS_MOUNT(X)},
 				kernel[] = {ROWS_KERNEL(X)}, privilege[] = {ROWS_PRIVILEGE(X)},
-				signals[] = {ROWS_SIGNAL(X)}, net[] = {ROWS_NET(X)}, process[] = {ROWS_PROCESS(X)},
-				files[] = {ROWS_FILES(X)}, limits[] = {ROWS_LIMITS(X)};
+				signals[] = {ROWS_SIGNAL(X)}, net[] = {ROWS_NET(X)},
+				process[] = {ROWS_PROCESS(X)}, files[] = {ROWS_FILES(X)},
+				limits[] = {ROWS_LIMITS(X)};
 
 	markdown("Looking around", look, N(look));
 	markdown("Mounts, roots and namespaces", mount, N(mount));

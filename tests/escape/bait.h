@@ -51,11 +51,23 @@ static struct bytes sysctl_text;
 static int sysctl_add(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	/* These count what goes on, or change with every read. */
-	static const char *const moving[] = {"/random/", "-nr", "-state", "ns_last_pid", "/pty/nr",
-					     "/pid_max_of", "netdev_rss_key", "sched_domain",
-					     "/stat_refresh", "compact_memory", "drop_caches",
-					     "route/flush", "/perf_event_max_sample_rate",
-					     "/perf_cpu_time", "/inode-", "/tainted", "/quota/"};
+	static const char *const moving[] = {"/random/",
+					     "-nr",
+					     "-state",
+					     "ns_last_pid",
+					     "/pty/nr",
+					     "/pid_max_of",
+					     "netdev_rss_key",
+					     "sched_domain",
+					     "/stat_refresh",
+					     "compact_memory",
+					     "drop_caches",
+					     "route/flush",
+					     "/perf_event_max_sample_rate",
+					     "/perf_cpu_time",
+					     "/inode-",
+					     "/tainted",
+					     "/quota/"};
 	char buf[4096];
 	size_t n;
 
@@ -145,9 +157,10 @@ static void bait_sockets(void)
 	snprintf(bait.abstract_name, sizeof(bait.abstract_name), "berth-bait-%s-%d", conf.nonce,
 		 getpid());
 	snprintf(u.sun_path + 1, sizeof(u.sun_path) - 1, "%s", bait.abstract_name);
-	bait.abstract_fd = listening(
-		&u, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-				strlen(bait.abstract_name)), AF_UNIX);
+	bait.abstract_fd = listening(&u,
+				     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+						 strlen(bait.abstract_name)),
+				     AF_UNIX);
 	memset(&u, 0, sizeof(u));
 	u.sun_family = AF_UNIX;
 	snprintf(bait.path_name, sizeof(bait.path_name), "/tmp/berth-bait-%s-%d.sock", conf.nonce,
@@ -314,28 +327,30 @@ static UNUSED const char *attempt_line(const char *name, const char *id, const c
 
 	snprintf(buf, sizeof(buf),
 		 "try %s nonce=%s id=%s as=%s mine=%s wall=%s uids=%s groups=%s base=%u caller=%u "
-		 "files=%s:%s/home state=%s:%s/local:%s/local/bait:%s/local/bait/home:%s/local/shared:%s "
-		 "records=/run/berth:%s/local/shared/berth:%s/local/shared/home/berth:/home/user/berth "
+		 "files=%s:%s/home "
+		 "state=%s:%s/local:%s/local/bait:%s/local/bait/home:%s/local/shared:%s "
+		 "records=/run/berth:%s/local/shared/berth:%s/local/shared/home/berth:/home/user/"
+		 "berth "
 		 "agents=%s/agents homes=/root:%s walk=%s:%s:%s abstract=%s socket=%s addresses=%s "
 		 "port=%d pids=%d",
 		 name, conf.nonce, id, as, mark_of(id), wall.isolation, wall.uids,
 		 strcmp(wall.containment, "cgroup") == 0 ? "yes" : "no", uid_base(),
 		 (unsigned)geteuid(), bait.secret, bait.dir, state, state, state, state, state,
 		 conf.root, state, state, state, getenv("HOME") ? getenv("HOME") : "/root", state,
-		 bait.dir, conf.root, bait.abstract_name, bait.path_name, host_addresses(), bait.port,
-		 bait.pid);
+		 bait.dir, conf.root, bait.abstract_name, bait.path_name, host_addresses(),
+		 bait.port, bait.pid);
 	return buf;
 }
 
 /* Every row of a list has a test in this program. */
-#define X_HAS_TEST(row, flags, what, why, expected)                       \
-	{                                                                 \
-		const struct tap_test *t_ = tap_.first;                   \
-		while (t_ && strcmp(t_->name, #row) != 0)                \
-			t_ = t_->next;                                    \
-		if (!t_)                                                  \
-			FAIL("the row %s has no test", #row);            \
-		tap_.checks++;                                            \
+#define X_HAS_TEST(row, flags, what, why, expected)           \
+	{                                                     \
+		const struct tap_test *t_ = tap_.first;       \
+		while (t_ && strcmp(t_->name, #row) != 0)     \
+			t_ = t_->next;                        \
+		if (!t_)                                      \
+			FAIL("the row %s has no test", #row); \
+		tap_.checks++;                                \
 	}
 
 #endif

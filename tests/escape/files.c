@@ -224,20 +224,45 @@ TEST_TIMEOUT(view_race, 120)
 
 TEST_TIMEOUT(copy_names, 120)
 {
-	static const char *const out[] = {
-		"/etc/shadow", "../../../../etc/shadow", "/run/berth", "/run/berth/init.lock",
-		"/proc/1/environ", "/proc/1/root/etc/passwd", "/proc/1/mem", "/proc/self/cwd",
-		"/proc/self/cwd/init.lock", "/proc/self/fd/3", "/proc/self/fd/4", "/proc/self/fd/5",
-		"/proc/self/fd/6", "/proc/thread-self/cwd/init.lock", "/dev/fd/3", "/dev/fd/4",
-		"/proc/self/root/run/berth/init.lock", "to-records", "to-records/init.lock",
-		"to-cwd/init.lock"};
-	static const char *const into[] = {
-		"/etc/planted", "/usr/bin/planted", "/planted", "/run/planted", "/run/berth/planted",
-		"/proc/self/cwd/planted", "/proc/sys/kernel/core_pattern", "/proc/1/root/etc/planted",
-		"/proc/self/fd/3/planted", "/dev/fd/4/planted", "to-records/planted", "to-cwd/planted",
-		"to-etc/planted", "../../etc/planted", "/proc/sysrq-trigger", "/proc/1/oom_score_adj"};
-	static const char *const below[] = {"../journal", "../../init.lock", "..", "/etc/passwd",
-					    "/run/berth/init.lock", "to/init.lock", "cwd/init.lock"};
+	static const char *const out[] = {"/etc/shadow",
+					  "../../../../etc/shadow",
+					  "/run/berth",
+					  "/run/berth/init.lock",
+					  "/proc/1/environ",
+					  "/proc/1/root/etc/passwd",
+					  "/proc/1/mem",
+					  "/proc/self/cwd",
+					  "/proc/self/cwd/init.lock",
+					  "/proc/self/fd/3",
+					  "/proc/self/fd/4",
+					  "/proc/self/fd/5",
+					  "/proc/self/fd/6",
+					  "/proc/thread-self/cwd/init.lock",
+					  "/dev/fd/3",
+					  "/dev/fd/4",
+					  "/proc/self/root/run/berth/init.lock",
+					  "to-records",
+					  "to-records/init.lock",
+					  "to-cwd/init.lock"};
+	static const char *const into[] = {"/etc/planted",
+					   "/usr/bin/planted",
+					   "/planted",
+					   "/run/planted",
+					   "/run/berth/planted",
+					   "/proc/self/cwd/planted",
+					   "/proc/sys/kernel/core_pattern",
+					   "/proc/1/root/etc/planted",
+					   "/proc/self/fd/3/planted",
+					   "/dev/fd/4/planted",
+					   "to-records/planted",
+					   "to-cwd/planted",
+					   "to-etc/planted",
+					   "../../etc/planted",
+					   "/proc/sysrq-trigger",
+					   "/proc/1/oom_score_adj"};
+	static const char *const below[] = {"../journal",   "../../init.lock",      "..",
+					    "/etc/passwd",  "/run/berth/init.lock", "to/init.lock",
+					    "cwd/init.lock"};
 	struct berth_deploy_request q;
 	const char *dir = new_artifact("names");
 
@@ -312,8 +337,8 @@ TEST(copy_out_links)
 
 TEST(input_file)
 {
-	static const char *const paths[] = {"records/planted", "cwd/planted",   "up/planted",
-					    "etc/planted",     "bait/planted",  "file",
+	static const char *const paths[] = {"records/planted", "cwd/planted",     "up/planted",
+					    "etc/planted",     "bait/planted",    "file",
 					    "../planted",      "a/../../planted", "/etc/planted"};
 	struct berth_deploy_request q;
 	struct berth_deploy_result r;

@@ -69,7 +69,8 @@ static int help_swap(char **argv)
 {
 	ready();
 	for (;;) {
-		if (syscall(SYS_renameat2, AT_FDCWD, argv[0], AT_FDCWD, argv[1], 2 /* exchange */) < 0 &&
+		if (syscall(SYS_renameat2, AT_FDCWD, argv[0], AT_FDCWD, argv[1], 2 /* exchange */) <
+			    0 &&
 		    errno != ENOENT)
 			broken("%s: %s", argv[0], strerror(errno));
 	}
@@ -111,10 +112,12 @@ static int help_remove(char **argv)
 /* What was given as stdin, and whatever a path through it leads to. */
 static int help_walk_stdin(char **argv)
 {
-	static const char *const paths[] = {
-		"/proc/self/fd/0/.",         "/proc/self/fd/0/secret", "/proc/self/fd/0/../secret",
-		"/proc/self/fd/0/etc/shadow", "/proc/self/fd/0/../etc/shadow",
-		"/proc/self/fd/0/../../../../../../etc/shadow"};
+	static const char *const paths[] = {"/proc/self/fd/0/.",
+					    "/proc/self/fd/0/secret",
+					    "/proc/self/fd/0/../secret",
+					    "/proc/self/fd/0/etc/shadow",
+					    "/proc/self/fd/0/../etc/shadow",
+					    "/proc/self/fd/0/../../../../../../etc/shadow"};
 	struct stat st;
 	char byte;
 
@@ -212,7 +215,8 @@ static int help_memory_bomb(char **argv)
 		}
 	}
 	for (size_t i = 0; i < 65536; i++) {
-		char *p = mmap(NULL, step, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		char *p = mmap(NULL, step, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			       0);
 
 		if (p == MAP_FAILED)
 			return 3;

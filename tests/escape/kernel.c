@@ -102,7 +102,8 @@ void attempt_scheduling(void)
 
 	CALL("SCHED_FIFO", 0, SYS_sched_setscheduler, 0, SCHED_FIFO, &p);
 	CALL("SCHED_RR", 0, SYS_sched_setscheduler, 0, SCHED_RR, &p);
-	CALL("setpriority -1", 0, SYS_setpriority, PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) - 1);
+	CALL("setpriority -1", 0, SYS_setpriority, PRIO_PROCESS, 0,
+	     getpriority(PRIO_PROCESS, 0) - 1);
 	CALL("ioprio real time", 0, SYS_ioprio_set, 1, 0, 1 << 13);
 	if (!arg_is("uids", "single")) {
 		CALL("scheduler of PID 1", ESRCH, SYS_sched_setscheduler, 1, SCHED_OTHER, &other);
@@ -113,7 +114,7 @@ void attempt_scheduling(void)
 void attempt_rlimits(void)
 {
 	static const int which[] = {RLIMIT_NOFILE, RLIMIT_NPROC, RLIMIT_MEMLOCK, RLIMIT_NICE,
-				    RLIMIT_RTPRIO, RLIMIT_CORE, RLIMIT_MSGQUEUE};
+				    RLIMIT_RTPRIO, RLIMIT_CORE,  RLIMIT_MSGQUEUE};
 	struct rlimit r, more;
 	uint64_t two[2] = {1, 1};
 
@@ -409,7 +410,9 @@ static long int80(long nr, long a, long b, long c)
 {
 	long r;
 
-	__asm__ volatile("int $0x80" : "=a"(r) : "a"(nr), "b"(a), "c"(b), "d"(c)
+	__asm__ volatile("int $0x80"
+			 : "=a"(r)
+			 : "a"(nr), "b"(a), "c"(b), "d"(c)
 			 : "memory", "r8", "r9", "r10", "r11");
 	return r;
 }

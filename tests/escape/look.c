@@ -155,7 +155,7 @@ static void walk_process(pid_t pid)
 
 void attempt_needle_walk(void)
 {
-	static const char *const top[] = {"/app", "/home", "/tmp", "/run",  "/etc", "/dev",
+	static const char *const top[] = {"/app", "/home", "/tmp", "/run",   "/etc", "/dev",
 					  "/var", "/root", "/mnt", "/media", "/srv", "/opt"};
 
 	/* By hand and not from /: mounts are not crossed, so each of them is named. */
@@ -182,7 +182,7 @@ static void record_path(const char *dir)
 	snprintf(path, sizeof(path), "%.2000s/%.128s", dir, arg("id"));
 	unlistable(path);
 	for (size_t i = 0; i < 6; i++) {
-		static const char *const names[] = {"journal", "stdout", "stderr",
+		static const char *const names[] = {"journal", "stdout",  "stderr",
 						    "input",   "control", "init.lock"};
 
 		snprintf(path, sizeof(path), "%.2000s/%.128s/%s", dir, arg("id"), names[i]);
@@ -385,10 +385,9 @@ void attempt_proc_mem(void)
 void attempt_proc_1_write(void)
 {
 	static const char *const names[] = {
-		"oom_score_adj",   "oom_adj", "coredump_filter", "comm",      "timerslack_ns",
-		"uid_map",         "gid_map", "setgroups",       "projid_map", "loginuid",
-		"attr/current",    "sched",   "clear_refs",      "timens_offsets",
-		"task/1/comm"};
+		"oom_score_adj", "oom_adj", "coredump_filter", "comm",           "timerslack_ns",
+		"uid_map",       "gid_map", "setgroups",       "projid_map",     "loginuid",
+		"attr/current",  "sched",   "clear_refs",      "timens_offsets", "task/1/comm"};
 	char path[64];
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
@@ -441,8 +440,8 @@ void attempt_other_processes(void)
 
 static int look_at_device(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
-	static const char *const fine[] = {"null", "zero", "full",   "random", "urandom",
-					   "tty",  "ptmx", "console"};
+	static const char *const fine[] = {"null",    "zero", "full", "random",
+					   "urandom", "tty",  "ptmx", "console"};
 
 	(void)type, (void)ftw;
 	if (S_ISBLK(st->st_mode))
@@ -460,10 +459,11 @@ static int look_at_device(const char *path, const struct stat *st, int type, str
 
 void attempt_devices(void)
 {
-	static const char *const names[] = {"mem",  "kmem",    "port", "kmsg",    "console",
-					    "fuse", "net/tun", "kvm",  "loop0",   "loop-control",
-					    "sda",  "vda",     "tty0", "input",   "bus/usb",
-					    "uinput", "vhost-net", "userfaultfd", "cuse", "btrfs-control"};
+	static const char *const names[] = {
+		"mem",    "kmem",      "port",        "kmsg",  "console",
+		"fuse",   "net/tun",   "kvm",         "loop0", "loop-control",
+		"sda",    "vda",       "tty0",        "input", "bus/usb",
+		"uinput", "vhost-net", "userfaultfd", "cuse",  "btrfs-control"};
 	char path[64];
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {

@@ -38,9 +38,9 @@ static const char *spot(void)
 
 void attempt_mount_fs(void)
 {
-	static const char *const types[] = {"tmpfs",    "proc",       "sysfs",   "cgroup",
-					    "cgroup2",  "devtmpfs",   "bpf",     "securityfs",
-					    "debugfs",  "tracefs",    "mqueue",  "devpts",
+	static const char *const types[] = {"tmpfs",    "proc",        "sysfs",  "cgroup",
+					    "cgroup2",  "devtmpfs",    "bpf",    "securityfs",
+					    "debugfs",  "tracefs",     "mqueue", "devpts",
 					    "configfs", "binfmt_misc", "ramfs",  "nsfs"};
 	char what[64];
 
@@ -48,8 +48,7 @@ void attempt_mount_fs(void)
 		snprintf(what, sizeof(what), "mount %s", types[i]);
 		refused(what, mount("none", spot(), types[i], 0, NULL), 0);
 	}
-	refused("mount overlay",
-		mount("none", spot(), "overlay", 0, "lowerdir=/usr:/etc"), 0);
+	refused("mount overlay", mount("none", spot(), "overlay", 0, "lowerdir=/usr:/etc"), 0);
 	refused("mount ext4", mount("/dev/vda", spot(), "ext4", MS_RDONLY, NULL), 0);
 	refused("mount fuse",
 		mount("none", spot(), "fuse", 0, "fd=0,rootmode=40000,user_id=0,group_id=0"), 0);
@@ -66,7 +65,8 @@ void attempt_mount_bind(void)
 
 void attempt_remount_rw(void)
 {
-	static const char *const paths[] = {"/", "/usr", "/proc", "/proc/sys", "/dev", "/app", "/etc/passwd"};
+	static const char *const paths[] = {"/",    "/usr", "/proc",      "/proc/sys",
+					    "/dev", "/app", "/etc/passwd"};
 	char what[64];
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
@@ -105,7 +105,8 @@ void attempt_mount_new_api(void)
 	refused("move_mount", syscall(NR_move_mount, AT_FDCWD, "/tmp", AT_FDCWD, spot(), 0), 0);
 	/* fsmount of what is none: EBADF would be the call's own word. */
 	refused("fsmount", syscall(NR_fsmount, -1, 0, 0), 0);
-	refused("mount_setattr", syscall(NR_mount_setattr, AT_FDCWD, "/usr", 0, attr, sizeof(attr)), 0);
+	refused("mount_setattr", syscall(NR_mount_setattr, AT_FDCWD, "/usr", 0, attr, sizeof(attr)),
+		0);
 }
 
 void attempt_pivot_root(void)
@@ -122,8 +123,8 @@ void attempt_chroot(void)
 
 void attempt_read_only_system(void)
 {
-	static const char *const dirs[] = {"/", "/usr", "/usr/bin", "/bin", "/lib", "/etc", "/run",
-					   "/home", "/app/..", "/proc", "/sbin", "/lib64"};
+	static const char *const dirs[] = {"/",    "/usr",  "/usr/bin", "/bin",  "/lib",  "/etc",
+					   "/run", "/home", "/app/..",  "/proc", "/sbin", "/lib64"};
 	char path[128];
 	int fd;
 
@@ -161,8 +162,8 @@ void attempt_read_only_system(void)
 static const struct {
 	const char *name;
 	unsigned long flag;
-} spaces[] = {{"mnt", CLONE_NEWNS},     {"uts", CLONE_NEWUTS}, {"ipc", CLONE_NEWIPC},
-	      {"user", CLONE_NEWUSER},  {"pid", CLONE_NEWPID}, {"net", CLONE_NEWNET},
+} spaces[] = {{"mnt", CLONE_NEWNS},        {"uts", CLONE_NEWUTS},  {"ipc", CLONE_NEWIPC},
+	      {"user", CLONE_NEWUSER},     {"pid", CLONE_NEWPID},  {"net", CLONE_NEWNET},
 	      {"cgroup", CLONE_NEWCGROUP}, {"time", CLONE_NEWTIME}};
 
 void attempt_unshare_each(void)
@@ -275,7 +276,8 @@ void attempt_open_by_handle(void)
 	h.type = 1;
 	memset(h.data, 0, sizeof(h.data));
 	h.data[0] = 2;
-	refused("open_by_handle_at of inode 2", syscall(SYS_open_by_handle_at, at, &h, O_RDONLY), 0);
+	refused("open_by_handle_at of inode 2", syscall(SYS_open_by_handle_at, at, &h, O_RDONLY),
+		0);
 	close(at);
 }
 
@@ -285,9 +287,10 @@ void attempt_mknod_device(void)
 		const char *name;
 		mode_t type;
 		unsigned major, minor;
-	} devices[] = {{"mem", S_IFCHR, 1, 1},    {"kmsg", S_IFCHR, 1, 11}, {"null", S_IFCHR, 1, 3},
-		       {"vda", S_IFBLK, 254, 0},  {"sda", S_IFBLK, 8, 0},   {"loop0", S_IFBLK, 7, 0},
-		       {"fuse", S_IFCHR, 10, 229}, {"tun", S_IFCHR, 10, 200}, {"tty0", S_IFCHR, 4, 0}};
+	} devices[] = {
+		{"mem", S_IFCHR, 1, 1},     {"kmsg", S_IFCHR, 1, 11},  {"null", S_IFCHR, 1, 3},
+		{"vda", S_IFBLK, 254, 0},   {"sda", S_IFBLK, 8, 0},    {"loop0", S_IFBLK, 7, 0},
+		{"fuse", S_IFCHR, 10, 229}, {"tun", S_IFCHR, 10, 200}, {"tty0", S_IFCHR, 4, 0}};
 	static const char *const dirs[] = {"/tmp", "/dev/shm", "/home/user", "."};
 	char path[128];
 	struct stat st;
@@ -297,7 +300,8 @@ void attempt_mknod_device(void)
 			snprintf(path, sizeof(path), "%s/dev-%s", dirs[d], devices[i].name);
 			refused(path,
 				mknod(path, devices[i].type | 0600,
-				      makedev(devices[i].major, devices[i].minor)), ENOENT);
+				      makedev(devices[i].major, devices[i].minor)),
+				ENOENT);
 		}
 		if (stat("/", &st) == 0) {
 			snprintf(path, sizeof(path), "%s/dev-root", dirs[d]);
@@ -308,10 +312,12 @@ void attempt_mknod_device(void)
 
 void attempt_overlay_whiteout(void)
 {
-	refused("trusted.overlay.opaque", setxattr(".", "trusted.overlay.opaque", "y", 1, 0), ENOTSUP);
-	refused("trusted.overlay.redirect",
-		setxattr(".", "trusted.overlay.redirect", "/etc", 4, 0), ENOTSUP);
+	refused("trusted.overlay.opaque", setxattr(".", "trusted.overlay.opaque", "y", 1, 0),
+		ENOTSUP);
+	refused("trusted.overlay.redirect", setxattr(".", "trusted.overlay.redirect", "/etc", 4, 0),
+		ENOTSUP);
 	refused("security.capability",
-		setxattr(".", "security.capability", "\1\0\0\2\377\377\377\377\0\0\0\0\377\377\377\377\0\0\0\0",
-			 20, 0), ENOTSUP);
+		setxattr(".", "security.capability",
+			 "\1\0\0\2\377\377\377\377\0\0\0\0\377\377\377\377\0\0\0\0", 20, 0),
+		ENOTSUP);
 }

@@ -32,8 +32,9 @@ static bool unix_connects(const char *path, size_t n)
 	for (int i = 0; i < 3 && !yes; i++) {
 		int fd = socket(AF_UNIX, types[i] | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-		yes = fd >= 0 && connect(fd, (void *)&a,
-					 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) == 0;
+		yes = fd >= 0 &&
+		      connect(fd, (void *)&a,
+			      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) == 0;
 		close(fd);
 	}
 	return yes;
@@ -51,10 +52,14 @@ void attempt_abstract_socket(void)
 
 void attempt_path_socket(void)
 {
-	static const char *const paths[] = {"/run/docker.sock", "/var/run/docker.sock",
-					    "/run/dbus/system_bus_socket", "/run/systemd/private",
-					    "/run/containerd/containerd.sock", "/tmp/.X11-unix/X0",
-					    "/run/berth/init.sock", "/dev/log"};
+	static const char *const paths[] = {"/run/docker.sock",
+					    "/var/run/docker.sock",
+					    "/run/dbus/system_bus_socket",
+					    "/run/systemd/private",
+					    "/run/containerd/containerd.sock",
+					    "/tmp/.X11-unix/X0",
+					    "/run/berth/init.sock",
+					    "/dev/log"};
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
 		tried();
@@ -112,7 +117,8 @@ static int netlink(uint16_t type, uint16_t flags, const void *body, size_t n)
 	return -error;
 }
 
-static void netlink_refused(const char *what, uint16_t type, uint16_t flags, const void *body, size_t n)
+static void netlink_refused(const char *what, uint16_t type, uint16_t flags, const void *body,
+			    size_t n)
 {
 	int e = netlink(type, flags, body, n);
 

@@ -128,8 +128,8 @@ TEST(fds_by_every_road)
 	run_request(&q, &st);
 	fds_held("run with an input file", st.exit_code, text_out("fds-input", BERTH_STDOUT));
 	guest_held("exec", guest("fds-guest", "try fds"));
-	guest_held("exec -t", guest_with("fds-tty", "try fds",
-					 &(struct guest){.stdin_fd = -1, .cols = 80}));
+	guest_held("exec -t",
+		   guest_with("fds-tty", "try fds", &(struct guest){.stdin_fd = -1, .cols = 80}));
 	request(&q, "fds-install", "cat fds-of-install");
 	q.install = "./worker try fds | cat > fds-of-install";
 	run_request(&q, &st);
@@ -223,9 +223,9 @@ static void workdir_held(struct workdir_try *w)
 
 TEST_TIMEOUT(workdirs, 180)
 {
-	static const char *const links[] = {"/proc/self/cwd", "/proc/1/root", "/proc/1/cwd",
-					    "/proc/self/root", "/proc/thread-self/cwd", "/run/berth",
-					    "/proc/self/fd/../cwd", "/dev/fd/7"};
+	static const char *const links[] = {
+		"/proc/self/cwd",        "/proc/1/root", "/proc/1/cwd",          "/proc/self/root",
+		"/proc/thread-self/cwd", "/run/berth",   "/proc/self/fd/../cwd", "/dev/fd/7"};
 	struct berth_deploy_request q;
 	struct berth_deploy_result r;
 	char target[64], line[128], name[32], id[48];
@@ -270,8 +270,9 @@ TEST_TIMEOUT(workdirs, 180)
 
 /* ── neighbours ───────────────────────────────────────────────────────────────────────────── */
 
-static const char *const prying[] = {"needle_walk", "proc_environ", "proc_mem", "proc_fd",
-				     "proc_root", "proc_cwd", "other_processes", "signals_all"};
+static const char *const prying[] = {"needle_walk",     "proc_environ", "proc_mem",
+				     "proc_fd",         "proc_root",    "proc_cwd",
+				     "other_processes", "signals_all"};
 
 TEST_TIMEOUT(two_at_once, 120)
 {
@@ -401,8 +402,7 @@ static bool uids_of(pid_t pid, unsigned uid[4], unsigned gid[4])
 	slurp_at(AT_FDCWD, path, buf, sizeof(buf));
 	u = strstr(buf, "\nUid:");
 	g = strstr(buf, "\nGid:");
-	return u && g &&
-	       sscanf(u + 5, "%u %u %u %u", uid, uid + 1, uid + 2, uid + 3) == 4 &&
+	return u && g && sscanf(u + 5, "%u %u %u %u", uid, uid + 1, uid + 2, uid + 3) == 4 &&
 	       sscanf(g + 5, "%u %u %u %u", gid, gid + 1, gid + 2, gid + 3) == 4;
 }
 
@@ -492,11 +492,17 @@ static int report_fd;
 static int write_back(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	/* Of namespaces that are the sandbox's own. */
-	static const char *const own[] = {"/proc/sys/net/", "/proc/sys/user/", "/proc/sys/fs/mqueue/",
-					  "/proc/sys/kernel/msg", "/proc/sys/kernel/shm",
-					  "/proc/sys/kernel/sem", "/proc/sys/kernel/hostname",
-					  "/proc/sys/kernel/domainname", "/proc/sys/kernel/ns_last_pid",
-					  "/proc/sys/kernel/auto_msgmni", "/proc/sys/kernel/pid_max",
+	static const char *const own[] = {"/proc/sys/net/",
+					  "/proc/sys/user/",
+					  "/proc/sys/fs/mqueue/",
+					  "/proc/sys/kernel/msg",
+					  "/proc/sys/kernel/shm",
+					  "/proc/sys/kernel/sem",
+					  "/proc/sys/kernel/hostname",
+					  "/proc/sys/kernel/domainname",
+					  "/proc/sys/kernel/ns_last_pid",
+					  "/proc/sys/kernel/auto_msgmni",
+					  "/proc/sys/kernel/pid_max",
 					  "/proc/sys/vm/memfd_noexec"};
 	char value[4096];
 	size_t n;
@@ -577,7 +583,9 @@ static unsigned processes_of_uids(unsigned first, unsigned count)
 	while (d && (e = readdir(d))) {
 		/* A zombie is for the host's init to take. */
 		if (e->d_name[0] >= '0' && e->d_name[0] <= '9' &&
-		    parent_of(atoi(e->d_name), &state) >= 0 && state != 'Z' && uids_of(atoi(e->d_name), uid, gid) && uid[0] >= first && uid[0] < first + count) {
+		    parent_of(atoi(e->d_name), &state) >= 0 && state != 'Z' &&
+		    uids_of(atoi(e->d_name), uid, gid) && uid[0] >= first &&
+		    uid[0] < first + count) {
 			one_of_uids = atoi(e->d_name);
 			found++;
 		}

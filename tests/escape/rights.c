@@ -36,8 +36,8 @@ static void line_is(const char *status, const char *key, const char *want)
 
 void attempt_status_bits(void)
 {
-	static const char *const sets[] = {"\nCapInh:", "\nCapPrm:", "\nCapEff:", "\nCapBnd:",
-					   "\nCapAmb:"};
+	static const char *const sets[] = {
+		"\nCapInh:", "\nCapPrm:", "\nCapEff:", "\nCapBnd:", "\nCapAmb:"};
 	char buf[8192];
 
 	if (slurp("/proc/self/status", buf, sizeof(buf)) <= 0)
@@ -54,7 +54,11 @@ void attempt_status_bits(void)
 
 void attempt_become_uid(void)
 {
-	unsigned ids[] = {0, 1, 65534, (unsigned)atoi(arg("base")), (unsigned)atoi(arg("base")) + 1,
+	unsigned ids[] = {0,
+			  1,
+			  65534,
+			  (unsigned)atoi(arg("base")),
+			  (unsigned)atoi(arg("base")) + 1,
 			  (unsigned)atoi(arg("caller"))};
 
 	for (size_t i = 0; i < sizeof(ids) / sizeof(*ids); i++) {
@@ -102,7 +106,8 @@ void attempt_capset(void)
 
 	refused("capset", syscall(SYS_capset, &head, all), 0);
 	for (int cap = 0; cap <= 40; cap++)
-		refused("an ambient capability", prctl(PR_CAP_AMBIENT, 2 /* raise */, cap, 0, 0), EINVAL);
+		refused("an ambient capability", prctl(PR_CAP_AMBIENT, 2 /* raise */, cap, 0, 0),
+			EINVAL);
 	refused("keep caps and setuid", prctl(PR_SET_SECUREBITS, 0x10, 0, 0, 0), 0);
 	if (slurp("/proc/self/status", buf, sizeof(buf)) > 0)
 		line_is(buf, "\nCapEff:", "0000000000000000");
@@ -116,7 +121,8 @@ static unsigned found_setuid;
 static void compare_with_own(pid_t pid, const char *name)
 {
 	char path[64], own[8192], its[8192];
-	static const char *const keys[] = {"\nUid:", "\nGid:", "\nCapPrm:", "\nCapEff:", "\nGroups:"};
+	static const char *const keys[] = {
+		"\nUid:", "\nGid:", "\nCapPrm:", "\nCapEff:", "\nGroups:"};
 
 	snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	if (slurp("/proc/self/status", own, sizeof(own)) <= 0 || slurp(path, its, sizeof(its)) <= 0)
@@ -132,8 +138,9 @@ static void compare_with_own(pid_t pid, const char *name)
 
 static void run_setuid(const char *path, char *const argv[])
 {
-	char *const env[] = {"LD_PRELOAD=/tmp/evil.so", "LD_LIBRARY_PATH=/tmp", "LD_AUDIT=/tmp/evil.so",
-			     "PATH=/tmp:/usr/bin", "GCONV_PATH=/tmp", NULL};
+	char *const env[] = {"LD_PRELOAD=/tmp/evil.so", "LD_LIBRARY_PATH=/tmp",
+			     "LD_AUDIT=/tmp/evil.so",   "PATH=/tmp:/usr/bin",
+			     "GCONV_PATH=/tmp",         NULL};
 	const struct itimerval soon = {.it_value = {0, 300000}};
 	int fds[2], status = 0, null = open("/dev/null", O_RDWR | O_CLOEXEC), quiet;
 	pid_t pid;
@@ -210,13 +217,16 @@ void attempt_file_capabilities(void)
 {
 	/* VFS_CAP_REVISION_2, effective, everything; and revision 3 with a root uid of ours. */
 	static const char two[20] = "\1\0\0\2\377\377\377\377\0\0\0\0\377\377\377\377\0\0\0\0";
-	static const char three[24] = "\1\0\0\3\377\377\377\377\0\0\0\0\377\377\377\377\0\0\0\0\350\3\0\0";
+	static const char three[24] =
+		"\1\0\0\3\377\377\377\377\0\0\0\0\377\377\377\377\0\0\0\0\350\3\0\0";
 	int fd = open("cap-file", O_RDWR | O_CREAT | O_CLOEXEC, 0700);
 
 	if (fd < 0)
 		broken("cap-file: %s", strerror(errno));
-	refused("capabilities v2", fsetxattr(fd, "security.capability", two, sizeof(two), 0), ENOTSUP);
-	refused("capabilities v3", fsetxattr(fd, "security.capability", three, sizeof(three), 0), ENOTSUP);
+	refused("capabilities v2", fsetxattr(fd, "security.capability", two, sizeof(two), 0),
+		ENOTSUP);
+	refused("capabilities v3", fsetxattr(fd, "security.capability", three, sizeof(three), 0),
+		ENOTSUP);
 	refused("chown to root", fchown(fd, 0, 0), EINVAL);
 	refused("chown to init", fchown(fd, (uid_t)atoi(arg("base")), (gid_t)-1), EINVAL);
 	refused("chgrp to root", fchown(fd, (uid_t)-1, 0), EINVAL);
@@ -314,13 +324,18 @@ void attempt_proc_files(void)
 
 void attempt_kernel_handlers(void)
 {
-	static const char *const paths[] = {
-		"/proc/sys/kernel/core_pattern",    "/proc/sys/kernel/modprobe",
-		"/proc/sys/kernel/hotplug",         "/proc/sys/kernel/poweroff_cmd",
-		"/proc/sys/fs/binfmt_misc/register", "/proc/sys/fs/binfmt_misc/status",
-		"/proc/sys/kernel/usermodehelper/bset", "/proc/sys/vm/overcommit_memory",
-		"/proc/sys/kernel/panic",           "/sys/kernel/uevent_helper",
-		"/proc/sys/kernel/ns_last_pid",     "/proc/sys/kernel/yama/ptrace_scope"};
+	static const char *const paths[] = {"/proc/sys/kernel/core_pattern",
+					    "/proc/sys/kernel/modprobe",
+					    "/proc/sys/kernel/hotplug",
+					    "/proc/sys/kernel/poweroff_cmd",
+					    "/proc/sys/fs/binfmt_misc/register",
+					    "/proc/sys/fs/binfmt_misc/status",
+					    "/proc/sys/kernel/usermodehelper/bset",
+					    "/proc/sys/vm/overcommit_memory",
+					    "/proc/sys/kernel/panic",
+					    "/sys/kernel/uevent_helper",
+					    "/proc/sys/kernel/ns_last_pid",
+					    "/proc/sys/kernel/yama/ptrace_scope"};
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
 		write_its_value(paths[i]);

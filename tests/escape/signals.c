@@ -73,8 +73,8 @@ void attempt_signals_all(void)
 	}
 	/* Whole groups have numbers, too; that of PID 1 cannot be named: -1 is everybody. */
 	for (int group = 2; group <= max; group++) {
-		if (group != getpgid(0) && syscall(SYS_kill, -group, 0) == 0 && !arg_is("as", "guest") &&
-		    !own_process(group))
+		if (group != getpgid(0) && syscall(SYS_kill, -group, 0) == 0 &&
+		    !arg_is("as", "guest") && !own_process(group))
 			got_out("group %d can be signalled", group);
 	}
 	tried();

@@ -274,7 +274,8 @@ TEST_TIMEOUT(the_helper_of_the_network, 60)
 
 	walled_only();
 	TEST_REQUIRE("slirp4netns", "net=egress needs slirp4netns");
-	OK(berth_sandbox_open(context(), "local:online?net=egress", NULL, BERTH_OPEN_START, &s, &E));
+	OK(berth_sandbox_open(context(), "local:online?net=egress", NULL, BERTH_OPEN_START, &s,
+			      &E));
 	OK(berth_sandbox_start(s, &E));
 	base = uid_base("online");
 	ASSERT_EQ(processes_of(base, "slirp4netns", &slirp, 1), 1u);
@@ -304,7 +305,8 @@ TEST_TIMEOUT(init_and_the_helper_of_the_network, 60)
 
 	walled_only();
 	TEST_REQUIRE("slirp4netns", "net=egress needs slirp4netns");
-	OK(berth_sandbox_open(context(), "local:orphan?net=egress", NULL, BERTH_OPEN_START, &s, &E));
+	OK(berth_sandbox_open(context(), "local:orphan?net=egress", NULL, BERTH_OPEN_START, &s,
+			      &E));
 	OK(berth_sandbox_start(s, &E));
 	base = uid_base("orphan");
 	kill_and_wait(init_of(base));
