@@ -196,12 +196,27 @@ static void case_run(void)
 /* ── memory ─────────────────────────────────────────────────────────────────────────────── */
 
 struct proc {
-	long pid, parent;
+	long pid, parent, uid; /* uid: of slirp4netns only */
 	char comm[32];
 };
 
 static struct proc procs[PIDS_MAX];
 static size_t n_procs;
+
+static long uid_of(long pid)
+{
+	char path[64], line[256];
+	long uid = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%ld/status", pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f) && sscanf(line, "Uid: %ld", &uid) != 1)
+		;
+	if (f)
+		fclose(f);
+	return uid;
+}
 
 static void read_proc(long pid)
 {
@@ -218,6 +233,7 @@ static void read_proc(long pid)
 		*close = '\0';
 		p->pid = pid;
 		snprintf(p->comm, sizeof(p->comm), "%.31s", open + 1);
+		p->uid = strcmp(p->comm, "slirp4netns") == 0 ? uid_of(pid) : -1;
 		n_procs++;
 	}
 	fclose(f);
@@ -268,28 +284,17 @@ static long init_of(const char *name)
 	return peer.pid;
 }
 
-/* kB; the worker (comm bw) is the user's. */
+/* kB: init and what is below it, without the worker (comm bw), and the network's helper, which has
+ * the third uid of the sandbox's range where root started it. */
 static long sandbox_pss(long init)
 {
-	long sum = 0;
+	long sum = 0, base = uid_of(init);
 
 	for (size_t i = 0; i < n_procs; i++) {
-		if (strcmp(procs[i].comm, "bw") != 0 && is_below(procs[i].pid, init))
-			sum += pss_kb(procs[i].pid);
-	}
-	return sum;
-}
+		const struct proc *p = &procs[i];
 
-static long slirps_pss(int *ret_count)
-{
-	long sum = 0;
-
-	*ret_count = 0;
-	for (size_t i = 0; i < n_procs; i++) {
-		if (strcmp(procs[i].comm, "slirp4netns") == 0) {
-			sum += pss_kb(procs[i].pid);
-			++*ret_count;
-		}
+		if (p->uid == base + 2 || (strcmp(p->comm, "bw") != 0 && is_below(p->pid, init)))
+			sum += pss_kb(p->pid);
 	}
 	return sum;
 }
@@ -312,73 +317,51 @@ static void row_kb(const char *what, double kb, double goal)
 	row_print(&(struct row){what, "kB", NULL, kb, 0, goal, 0, 0});
 }
 
-/* MANY sandboxes, each idle; then each with a running execution. */
-static void many(const char *net, double goal, int with_run)
+static long all_pss(void)
 {
-	long pss = 0, before, sum, loaded = 0, machine;
-	int slirps_before, slirps;
-	char what[80];
+	long sum = 0;
 
 	read_procs();
-	slirps_pss(&slirps_before);
-	if (slirps_before)
-		die("somebody else's slirp4netns runs: it could not be told from ours");
-	before = available_kb();
+	for (int i = 0; i < MANY; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "m%d", i);
+		sum += sandbox_pss(init_of(name));
+	}
+	return sum;
+}
+
+/* The same words for each of the MANY sandboxes. */
+static void for_all(const char *net, const char *const *words)
+{
 	for (int i = 0; i < MANY; i++) {
 		char spec[64];
 
 		snprintf(spec, sizeof(spec), "local:m%d?net=%s", i, net);
-		berth(spec, start);
+		berth(spec, words);
 	}
-	machine = before - available_kb();
-	read_procs();
-	sum = slirps_pss(&slirps);
-	for (int pass = 0; pass < 1 + with_run; pass++) {
-		pss = 0;
-		for (int i = 0; i < MANY; i++) {
-			char spec[64], name[16];
-			const char *const deploy[] = {"deploy", app,    "--id", "w",
-						      "--",     "./bw", "hold", NULL};
+}
 
-			snprintf(name, sizeof(name), "m%d", i);
-			snprintf(spec, sizeof(spec), "local:%s", name);
-			if (pass)
-				berth(spec, deploy);
-			else
-				pss += sandbox_pss(init_of(name));
-		}
-		if (!pass) {
-			sum += pss;
-			continue;
-		}
-		read_procs();
-		for (int i = 0; i < MANY; i++) {
-			char name[16];
+/* MANY sandboxes, each idle; then each with a running execution. */
+static void many(const char *net, double goal)
+{
+	const char *const deploy[] = {"deploy", app, "--id", "w", "--", "./bw", "hold", NULL};
+	long before = available_kb();
+	char what[80];
 
-			snprintf(name, sizeof(name), "m%d", i);
-			loaded += sandbox_pss(init_of(name));
-		}
-	}
+	for_all(net, start);
 	snprintf(what, sizeof(what), "idle sandbox at %d, net=%s (PSS)", MANY, net);
-	row_kb(what, (double)sum / MANY, goal);
-	snprintf(what, sizeof(what), "  the same, what the machine has less");
-	row_print(&(struct row){what, "kB", NULL, (double)machine / MANY, 0, 0, 0, 0});
-	if (with_run) {
-		snprintf(what, sizeof(what), "  with a running execution (PSS besides it)");
-		row_print(&(struct row){what, "kB", NULL, (double)loaded / MANY, 0, 0, 0, 0});
-	}
-	for (int i = 0; i < MANY; i++) {
-		char spec[64];
-
-		snprintf(spec, sizeof(spec), "local:m%d", i);
-		berth(spec, destroy);
-	}
+	row_kb(what, (double)all_pss() / MANY, goal);
+	row_kb("  what the machine has less", (double)(before - available_kb()) / MANY, 0);
+	for_all(net, deploy);
+	row_kb("  with a running execution (PSS besides it)", (double)all_pss() / MANY, 0);
+	for_all(net, destroy);
 }
 
 static void case_memory(void)
 {
-	many("none", 800, 1);
-	many("egress", 3072, 0);
+	many("none", 800);
+	many("egress", 3072);
 }
 
 /* ── main ───────────────────────────────────────────────────────────────────────────────── */
