@@ -9,7 +9,7 @@
  */
 #include "inject.h"
 
-#define SPEC "local:life?net=none&ports=4111&memory=64M"
+static const char *spec = "local:life?net=none&ports=4111&memory=64M";
 
 static char round_state[PATH_MAX];
 static long uid_base; /* of the sandbox that was there last; 0: none yet */
@@ -18,7 +18,7 @@ static char box_id[128];
 static void open_box(void)
 {
 	OK(berth_new(round_state, &B, &E));
-	OK(berth_sandbox_open(B, SPEC, NULL, BERTH_OPEN_START, &S, &E));
+	OK(berth_sandbox_open(B, spec, NULL, BERTH_OPEN_START, &S, &E));
 }
 
 static int do_start(void *arg)
@@ -254,6 +254,15 @@ TEST_TIMEOUT(start_without_its_caller, 600)
 TEST_TIMEOUT(start_without_who_builds_it, 600)
 {
 	table(START, INJECT_AGENT);
+}
+
+TEST_TIMEOUT(start_with_a_network, 600)
+{
+	TEST_REQUIRE("slirp4netns", "no slirp4netns");
+	spec = "local:life?net=egress&ports=4111&memory=64M";
+	table(START, INJECT_CALLER);
+	table(START, INJECT_AGENT);
+	table(DESTROY, INJECT_CALLER);
 }
 
 TEST_TIMEOUT(stop_without_its_caller, 600)
