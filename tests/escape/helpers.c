@@ -81,6 +81,11 @@ static int help_mkdir(char **argv)
 	return mkdir(argv[0], 0755) == 0 || errno == EEXIST ? 0 : 1;
 }
 
+static int help_close(char **argv)
+{
+	return chmod(argv[0], 0) == 0 ? 0 : 1;
+}
+
 static int help_link(char **argv)
 {
 	unlink(argv[1]);
@@ -349,6 +354,7 @@ static const struct {
 	{"forge-output", 0, help_forge_output},
 	{"swap", 2, help_swap},
 	{"mkdir", 1, help_mkdir},
+	{"close", 1, help_close},
 	{"link", 2, help_link},
 	{"write", 2, help_write},
 	{"cat", 1, help_cat},

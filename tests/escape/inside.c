@@ -40,15 +40,45 @@ static bool needs_wall(void)
 	return true;
 }
 
+/* A guest on a terminal, with its caller; it lives as long as that. */
+static pid_t guest_on_a_terminal(void)
+{
+	struct berth_exec_request q;
+	struct berth_exec_result r;
+	int fds[2];
+	char byte;
+	pid_t pid;
+
+	OK(berth_copy_in(box(), conf.worker, NULL, "worker", &E));
+	ASSERT_OK(pipe2(fds, O_CLOEXEC));
+	pid = ASSERT_OK(fork());
+	if (pid == 0) {
+		B = NULL;
+		S = NULL;
+		berth_exec_request_init(&q);
+		q.command = ops("on-a-terminal", "pause");
+		q.stdout_fd = fds[1];
+		q.cols = 80;
+		q.rows = 24;
+		_exit(berth_exec(box(), &q, &r, &E) < 0 ? 99 : 0);
+	}
+	close(fds[1]);
+	ASSERT_EQ(read(fds[0], &byte, 1), 1);
+	close(fds[0]);
+	return pid;
+}
+
 TEST_TIMEOUT(of_an_execution, 300)
 {
 	struct berth_status st;
 	char id[64];
+	pid_t typist;
 
 	bait_up();
 	needs_wall();
 	/* Another execution and a guest are in the same sandbox, with the secret. */
 	start_victim(box(), "victim");
+	typist = guest_on_a_terminal();
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		if (!applies(&rows[i], "execution"))
 			continue;
@@ -64,6 +94,9 @@ TEST_TIMEOUT(of_an_execution, 300)
 			ASSERT_EQ(st.state, BERTH_RUNNING);
 		}
 	}
+	ASSERT_EQ(waitpid(typist, NULL, WNOHANG), 0);
+	kill(typist, SIGKILL);
+	waitpid(typist, NULL, 0);
 	end_it("victim");
 	host_is_unchanged();
 	bait_down();

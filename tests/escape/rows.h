@@ -146,8 +146,8 @@ X(sigio, ALONE, "makes PID 1 the owner of a pipe that raises KILL, STOP and SEGV
   "the kernel asks for the sender's right when the signal is raised", "nothing reaches it") \
 X(reaper, 0, "becomes a subreaper, makes itself its own session, ends its parent's parent", \
   "what it started is still in its PID namespace", "nothing changes for the outside") \
-X(tiocsti, 0, "types into every terminal that it can open by TIOCSTI, TIOCLINUX, TIOCSETD, TIOCCONS", \
-  "the caller's terminal is not inside: ptys are made inside", "no fd of it; the calls fail")
+X(tiocsti, 0, "finds the terminal of a guest; types into every terminal that it can open by TIOCSTI, TIOCLINUX, TIOCSETD, TIOCCONS", \
+  "the caller's terminal is not inside: ptys are made inside; an execution has a devpts of its own", "no fd of it; the calls fail")
 
 #define ROWS_NET(X) \
 X(abstract_socket, NO_NET | TEETH, "connects to an abstract socket of the host", "abstract names belong to the network namespace", "ECONNREFUSED") \
@@ -178,8 +178,8 @@ X(init_and_sysctls, 0, "init's own rights, taken by the host's root, used on eve
   "init's user namespace owns none of them", "only those of its own network, IPC, UTS and user namespaces open") \
 X(host_uids, 0, "finds a process of a sandbox with the host uid 0 or a person's", \
   "every sandbox has a range of its own", "none; init and workers differ") \
-X(nothing_left, 0, "leaves daemons, sessions, traps and stopped processes behind, then the sandbox is destroyed", \
-  "the end of the PID namespace", "no process, mount, group, socket or file is left")
+X(nothing_left, 0, "leaves daemons, sessions, traps, stopped processes, links to the host and closed folders behind, then the sandbox is destroyed", \
+  "the PID namespace ends, and links are removed, not followed", "no process, mount, group, socket or file is left, and nothing else is gone")
 
 #define ROWS_FILES(X) \
 X(copy_out_race, 0, "swaps a directory with a link to the records while it is copied out", \

@@ -165,7 +165,10 @@ void attempt_tiocsti(void)
 			continue;
 		snprintf(path, sizeof(path), "/dev/pts/%s", e->d_name);
 		fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-		if (fd >= 0)
+		tried();
+		if (fd >= 0 && arg_is("as", "execution"))
+			got_out("%s was opened, and is no terminal of its own", path);
+		else if (fd >= 0)
 			stuff(fd, path);
 		close(fd);
 	}

@@ -158,7 +158,8 @@ static int exec_says(const char *mark, const char *line)
 
 static int next_exec(void *arg)
 {
-	return exec_says(arg, "exit 6");
+	use_box(arg);
+	return exec_says("next", "exit 6");
 }
 
 TEST_TIMEOUT(init_takes_all_with_it, 60)
@@ -185,7 +186,7 @@ TEST_TIMEOUT(init_takes_all_with_it, 60)
 		DIAG("%s: %s", ids[i], st.message);
 	}
 	/* Whoever starts something next, starts the sandbox. */
-	ASSERT_EQ(exit_of(in_child(next_exec, (void *)(uintptr_t) "after-init")), 6);
+	ASSERT_EQ(exit_of(in_child(next_exec, (void *)(uintptr_t) "headless-walls")), 6);
 	OK(berth_sandbox_destroy(box(), 3, -1, &(struct berth_destroy_result){0}, &E));
 	ASSERT_EQ(processes_of(base, NULL, &init, 1), 0u);
 }
@@ -256,7 +257,7 @@ TEST_TIMEOUT(every_agent_but_init_and_the_supervisor, 60)
 	}
 	status_of("bereft-1", &st);
 	ASSERT_EQ(st.state, BERTH_RUNNING);
-	ASSERT_EQ(exit_of(in_child(next_exec, (void *)(uintptr_t) "after-agents")), 6);
+	ASSERT_EQ(exit_of(in_child(next_exec, (void *)(uintptr_t) "bereft")), 6);
 	OK(berth_signal(box(), "bereft-1", SIGUSR1, &E));
 	finish("bereft-1", &st);
 	ASSERT_EXITED(&st, 5);
