@@ -245,9 +245,8 @@ static int try_one(const char *name)
 static void list_rows(const struct row *rows, size_t n, const char *where)
 {
 	for (size_t i = 0; i < n; i++)
-		printf("%s %s %s%s%s\n", where, rows[i].name, rows[i].flags & TEETH ? "teeth," : "",
-		       rows[i].flags & NO_NET ? "nonet," : "",
-		       rows[i].flags & ALONE ? "alone," : "");
+		printf("%s %s %s%s\n", where, rows[i].name, rows[i].flags & TEETH ? "teeth," : "",
+		       rows[i].flags & NO_NET ? "nonet," : "");
 }
 
 static void markdown(const char *title, const struct row *rows, size_t n)

@@ -10,11 +10,10 @@
  *
  * Flags: TEETH: without the wall (isolation=none, root) the same attempt gets through, and the
  * suite shows that it does, so that it cannot hold for want of trying. NO_NET: only where the
- * sandbox has no network. ALONE: it is run once, not as a guest as well.
+ * sandbox has no network.
  */
 #define TEETH  1u
 #define NO_NET 2u
-#define ALONE  4u
 
 /* clang-format off */
 #define ROWS_LOOK(X) \
@@ -138,11 +137,11 @@ X(proc_files, TEETH, "opens every other file of /proc that is no process's for w
 X(kernel_handlers, TEETH, "sets core_pattern, modprobe, hotplug, poweroff_cmd, registers in binfmt_misc", "the same", "EACCES, EROFS, EPERM or absent")
 
 #define ROWS_SIGNAL(X) \
-X(signals_pid_1, ALONE, "sends all 64 signals to PID 1, by kill, tgkill, sigqueue and pidfd_send_signal", \
-  "PID 1 of the namespace is the supervisor, of another uid", "EPERM; the execution ends as if nothing had been") \
-X(signals_all, ALONE, "sends all 64 signals to every other process number up to the largest", \
+X(signals_pid_1, 0, "sends all 64 signals to PID 1, by kill, tgkill, sigqueue and pidfd_send_signal", \
+  "PID 1 of the namespace is the supervisor, for a guest the keeper, of another uid", "EPERM; the execution ends as if nothing had been") \
+X(signals_all, 0, "sends all 64 signals to every other process number up to the largest", \
   "what is not in the PID namespace has no number", "EPERM or ESRCH") \
-X(sigio, ALONE, "makes PID 1 the owner of a pipe that raises KILL, STOP and SEGV", \
+X(sigio, 0, "makes PID 1 the owner of a pipe that raises KILL, STOP and SEGV", \
   "the kernel asks for the sender's right when the signal is raised", "nothing reaches it") \
 X(reaper, 0, "becomes a subreaper, makes itself its own session, ends its parent's parent", \
   "what it started is still in its PID namespace", "nothing changes for the outside") \
