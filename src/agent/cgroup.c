@@ -87,6 +87,7 @@ static int add_dir(struct group *g, int parent, bool v2)
 		errno = err;
 		return -1;
 	}
+	d->v2 = v2;
 	g->n++;
 	g->any = true;
 	return d->dir;
@@ -265,24 +266,31 @@ static void open_guests(struct group *g)
 {
 	g->shared = true;
 	fmt(g->name, sizeof(g->name), "%s", GUESTS);
-	for (int c = 0; c < GROUP_V2; c++)
-		v1_dir(g, c);
 	if (base.h.own[GROUP_V2] >= 0)
 		add_dir(g, base.h.own[GROUP_V2], true);
+	for (int c = 0; c < GROUP_V2; c++)
+		v1_dir(g, c);
 }
 
-size_t guest_groups(int ret[SPAWN_GROUPS_MAX])
+void group_fill(const struct group *g, struct spawn *s)
+{
+	for (size_t i = 0; i < g->n; i++)
+		s->groups[i] = g->dirs[i].entry;
+	s->n_groups = g->n;
+	s->into = g->n && g->dirs[0].v2 ? g->dirs[0].dir : 0;
+}
+
+void guest_groups(struct spawn *s)
 {
 	static struct group guests = GROUP_NONE;
 
 	if (!agent.groups_given)
-		return 0;
+		return;
 	find_base();
 	if (!guests.any)
 		open_guests(&guests);
-	for (size_t i = 0; i < guests.n; i++)
-		ret[i] = guests.dirs[i].entry;
-	return guests.n;
+	if (s)
+		group_fill(&guests, s);
 }
 
 int group_make(const struct spec *s, bool want_kill, struct group *ret, struct agent_fail *f)

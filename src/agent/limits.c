@@ -45,9 +45,7 @@ void limits_fill(const struct spec *s, const struct group *g, struct spawn *sp)
 		put(sp, RLIMIT_FSIZE, s->file_size, s->file_size);
 	if (s->open_files)
 		put(sp, RLIMIT_NOFILE, s->open_files, s->open_files);
-	for (size_t i = 0; i < g->n; i++)
-		sp->groups[i] = g->dirs[i].entry;
-	sp->n_groups = g->n;
+	group_fill(g, sp);
 }
 
 static size_t total_max(void)

@@ -19,6 +19,7 @@ struct group {
 		/* the agent's own group, or the sandbox's; the directory; and the file by which
 		 * a process enters it */
 		int parent, dir, entry;
+		bool v2;
 	} dirs[GROUP_DIRS_MAX];
 	size_t n;
 	int memory, pids, cpuacct; /* fds out of dirs, -1: no such limit */
@@ -62,10 +63,12 @@ bool group_oom(const struct group *g, int64_t own, int64_t *ret_limit);
 size_t group_signal(const struct group *g, int signo);
 size_t group_members(const struct group *g);
 
-/* The guests' group of an isolated sandbox: what EXEC and installs start goes there, for
- * spawn.groups. How many fds (they stay open in this process, and are borrowed); 0: no groups were
- * handed in. Call it before fds are closed by a list. */
-size_t guest_groups(int ret[SPAWN_GROUPS_MAX]);
+/* The guests' group of an isolated sandbox, where groups were handed in: what EXEC and installs start
+ * goes there. Fills s->groups and s->into; s NULL: only opens it. The fds stay open in this process,
+ * and are borrowed. Call it before fds are closed by a list. */
+void guest_groups(struct spawn *s);
+/* The same with any group. */
+void group_fill(const struct group *g, struct spawn *s);
 
 /* rlimits of s for the worker, and its groups. */
 void limits_fill(const struct spec *s, const struct group *g, struct spawn *sp);

@@ -39,6 +39,7 @@ struct child {
 		*stage; /* set before each step; NULL once execve is the only thing left to fail */
 	int err;
 	bool blocked; /* some candidate existed but could not be executed */
+	bool inside;  /* groups[0] has been entered by the clone */
 };
 
 void fds_keep(const int *keep, size_t n)
@@ -185,7 +186,7 @@ static int enter(struct child *c)
 
 	setsid();
 	c->stage = "group";
-	for (size_t i = 0; i < s->n_groups; i++) {
+	for (size_t i = c->inside ? 1 : 0; i < s->n_groups; i++) {
 		if (write(s->groups[i], "0", 1) != 1)
 			return -1;
 	}
@@ -308,6 +309,19 @@ pid_t spawn(const struct spawn *s, struct agent_fail *f)
 	return -1;
 }
 
+/* fork(), into a v2 group; -1 where that cannot be. */
+static pid_t fork_into(int dir)
+{
+	struct {
+		uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls,
+			set_tid, set_tid_size, cgroup;
+	} args = {.flags = 0x200000000u /* CLONE_INTO_CGROUP */,
+		  .exit_signal = SIGCHLD,
+		  .cgroup = (uint64_t)dir};
+
+	return (pid_t)syscall(435 /* clone3 */, &args, sizeof(args));
+}
+
 pid_t spawn_start(const struct spawn *s, int *ret_report, struct agent_fail *f)
 {
 	struct child c = {.s = s, .f = f, .parent = getpid()};
@@ -318,7 +332,12 @@ pid_t spawn_start(const struct spawn *s, int *ret_report, struct agent_fail *f)
 		return fail(f, WIRE_E_UNAVAILABLE, "pipe", errno, "cannot make a pipe: %m");
 	fcntl(fd[0], F_SETFL, O_NONBLOCK);
 	c.report = fd[1];
-	pid = fork();
+	c.inside = true;
+	pid = s->n_groups && s->into ? fork_into(s->into) : -1;
+	if (pid < 0) {
+		c.inside = false;
+		pid = fork();
+	}
 	if (pid == 0)
 		child_main(&c);
 	err = errno;

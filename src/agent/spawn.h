@@ -27,8 +27,11 @@ struct spawn {
 	 * it */
 	bool tied;
 	bool tty;                     /* in is a terminal: make it the controlling one */
-	int groups[SPAWN_GROUPS_MAX]; /* fds of cgroup.procs files to enter */
+	int groups[SPAWN_GROUPS_MAX]; /* fds of cgroup.procs (v1: tasks) files to enter */
 	size_t n_groups;
+	/* The directory of groups[0], when that is a v2 group; 0: none. spawn_start() has the clone enter
+	 * it, where the kernel can: a process that moves itself waits for a grace period. */
+	int into;
 	struct spawn_rlimit rlimits[SPAWN_RLIMITS_MAX];
 	size_t n_rlimits;
 };

@@ -292,7 +292,7 @@ static void runner_main(struct runner *r, int out, int err)
 		_exit(1);
 	}
 	s.tied = r->level.level != LEVEL_PIDNS;
-	s.n_groups = guest_groups(s.groups);
+	guest_groups(&s);
 	r->main = spawn(&s, &r->report->fail);
 	if (r->main < 0)
 		_exit(1);
