@@ -470,7 +470,8 @@ TEST_TIMEOUT(killed_in_the_middle, 60)
 	int with_groups = 0, whole = 0;
 
 	end(make_all_limits());
-	for (int us = 0; us < 3000; us += 40) {
+	/* On a busy machine it takes longer until there is something to leave. */
+	for (int us = 0; us < 3000 || (!with_groups && us < 1000000); us += us < 3000 ? 40 : 5000) {
 		pid_t pid = fork();
 
 		if (pid == 0) {
@@ -488,7 +489,7 @@ TEST_TIMEOUT(killed_in_the_middle, 60)
 		remove_as_described();
 		ASSERT_EQ(left(), 0);
 	}
-	DIAG("of 75: %d left groups, %d were through", with_groups, whole);
+	DIAG("%d left groups, %d were through", with_groups, whole);
 	ASSERT_GT(with_groups, 0);
 }
 
