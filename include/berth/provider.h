@@ -79,8 +79,8 @@ struct berth_provider_info {
 	char isolation[32];    /* "": the provider has no such notion */
 	char net[32];
 	char containment[16];
-	char uids[16];       /* "range": own uids of the host; "single": the caller's; "": no notion */
-	char ports[2048];    /* published: "4111=http://127.0.0.1:32801", joined by spaces */
+	char uids[16];    /* "range": own uids of the host; "single": the caller's; "": no notion */
+	char ports[2048]; /* published: "4111=http://127.0.0.1:32801", joined by spaces */
 	bool records_protected; /* out of reach of the executions that they are about */
 	bool init_is_life;      /* executions cannot outlive the sandbox's init */
 };

@@ -42,7 +42,7 @@ struct agent_shared {
 	/* 1: STOP has begun, 2: clock.c is making sure that it may; not 0: a LAUNCH that sees it
 	 * after its rename gives up */
 	atomic_int stopping;
-	atomic_int execs;    /* commands that EXEC runs now */
+	atomic_int execs; /* commands that EXEC runs now */
 	/* 0 not tried yet, 1 can be made, 2 with a user namespace, -1 cannot (tree.c) */
 	atomic_int pidns;
 	/* Walls: the keeper of the guests' PID namespace (its pid as init sees it; 0: none yet) and
@@ -74,7 +74,7 @@ struct agent {
 	char **environ; /* init's own at its start */
 	pid_t init_pid;
 	int64_t started_ms; /* wall clock */
-	int initfd; /* SEQPACKET to init (see init.c): keep this pipe drained, end yourself */
+	int initfd;       /* SEQPACKET to init (see init.c): keep this pipe drained, end yourself */
 	bool walled;      /* an isolated sandbox: see walls.h */
 	bool in_userns;   /* not the machine's first user namespace: overlays want userxattr */
 	uid_t worker_uid; /* of what we start for others, and of its files; walled only */

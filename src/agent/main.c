@@ -22,12 +22,14 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } commands[] = {
+	/* clang-format off */
 	{"init", init_main},
 	{"connect", connect_main},
 	{"call", call_main},
 	{"stage", stage_main}, /* on the host: makes an isolated sandbox around an init */
 	{"erase", erase_main}, /* on the host: removes the folder of one */
 	{"hash", hash_main}, /* of this binary, as the library knows it: is it whole? */
+	/* clang-format on */
 };
 
 int main(int argc, char **argv)

@@ -179,6 +179,7 @@ static const struct {
 	bool flag; /* has no value */
 	bool (*take)(struct init_options *o, const char *v);
 } options[] = {
+	/* clang-format off */
 	{"--daemon", true, opt_daemon},
 	{"--walled", true, opt_walled},
 	{"--shared", true, opt_shared},
@@ -194,6 +195,7 @@ static const struct {
 	{"--net-watch", false, opt_net_watch},
 	{"--idle-ms", false, opt_idle},
 	{"--expires-ms", false, opt_expires},
+	/* clang-format on */
 };
 
 /* One option at argv[*i], which is moved on. */
@@ -213,8 +215,7 @@ int init_options_parse(int argc, char **argv, struct init_options *ret)
 {
 	int i;
 
-	*ret = (struct init_options){
-		.readyfd = -1, .exitfd = -1, .netwatch = -1, .staging = -1};
+	*ret = (struct init_options){.readyfd = -1, .exitfd = -1, .netwatch = -1, .staging = -1};
 	for (i = 1; i < argc && argv[i][0] == '-'; i++) {
 		if (!take_option(ret, argc, argv, &i))
 			return -1;

@@ -14,11 +14,11 @@ struct init_port {
 
 struct init_options {
 	const char *dir;
-	bool background;    /* --daemon */
-	int readyfd;        /* --ready FD: one line when it listens; -1 */
-	int exitfd;         /* --exit-fd FD: held open for the network's helper, which ends with it; -1 */
-	int netwatch;       /* --net-watch FD: a netlink socket of the host's network; -1 */
-	int staging;        /* --staging FD: the lock of this start, let go of when init listens; -1 */
+	bool background; /* --daemon */
+	int readyfd;     /* --ready FD: one line when it listens; -1 */
+	int exitfd;   /* --exit-fd FD: held open for the network's helper, which ends with it; -1 */
+	int netwatch; /* --net-watch FD: a netlink socket of the host's network; -1 */
+	int staging;  /* --staging FD: the lock of this start, let go of when init listens; -1 */
 	int64_t idle_ms;    /* --idle-ms N: without work for so long it stops; 0: never */
 	int64_t expires_ms; /* --expires-ms N: wall clock; then it ends for good; 0: never */
 	bool public_only;   /* --public-only: with --net-watch, what net=public means */

@@ -50,8 +50,8 @@ struct stage {
 	uid_t uid; /* of the caller, host */
 	gid_t gid;
 	pid_t parent; /* watches, and is watched: its end is ours */
-	int bwrapfd; /* O_PATH */
-	int lockfd;  /* of "staging"; bubblewrap has it, init lets it go */
+	int bwrapfd;  /* O_PATH */
+	int lockfd;   /* of "staging"; bubblewrap has it, init lets it go */
 	int group_fds[AGENT_GROUPS];
 	struct net_plan plan;
 	bool root_rw; /* the root of the sandbox is an overlay, which may be written */
