@@ -51,6 +51,7 @@ struct box {
 	gid_t gid;
 	int list; /* the file "groups" */
 	bool v2;
+	int (*enter)(int dir);
 	struct place at[AGENT_GROUPS];
 };
 
@@ -273,8 +274,13 @@ static int in_use(const struct box *b, int own, struct agent_fail *f)
 
 static int move(const struct box *b, struct place *p)
 {
-	int fd = hier_open_entry(p->init, b->v2), err;
+	int fd, err;
 
+	if (b->v2 && b->enter && b->enter(p->init) == 0) {
+		p->moved = true;
+		return 0;
+	}
+	fd = hier_open_entry(p->init, b->v2);
 	p->moved = fd >= 0 && write(fd, "0", 1) == 1;
 	err = errno;
 	if (fd >= 0)
@@ -440,10 +446,11 @@ static void hand_out(struct box *b, int ret[AGENT_GROUPS])
 }
 
 int boxgroup_make(int base_dirfd, const char *name, const struct boxgroup_limits *limits,
-		  uid_t owner_uid, gid_t owner_gid, int ret_x_fds[AGENT_GROUPS],
-		  struct agent_fail *f)
+		  uid_t owner_uid, gid_t owner_gid, int (*enter)(int dir),
+		  int ret_x_fds[AGENT_GROUPS], struct agent_fail *f)
 {
-	struct box b = {.name = name, .limits = limits, .uid = owner_uid, .gid = owner_gid};
+	struct box b = {
+		.name = name, .limits = limits, .uid = owner_uid, .gid = owner_gid, .enter = enter};
 	int r;
 
 	for (int i = 0; i < AGENT_GROUPS; i++)

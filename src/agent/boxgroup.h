@@ -39,13 +39,17 @@ struct boxgroup_limits {
  * the call is made in. /sys/fs/cgroup and /proc are the host's, whichever mount namespace it is.
  * The cgroup namespace must stay the host's for init, too (no bwrap --unshare-all).
  *
+ * enter (may be NULL): asked to be in the v2 group of this directory as fork_into() is, in a child
+ * that goes on as the caller; -1: it could not, and the process moves itself, which the kernel makes
+ * wait.
+ *
  * ret_x_fds: an O_RDONLY|O_DIRECTORY|O_CLOEXEC fd of NAME/x per hierarchy, -1 where there is none;
  * owned by caller. 0; -1 and *f when a limit that was asked for cannot be set (the message says
  * which and the way out); then no group is left. Without limits, having no usable hierarchy at
  * all is no failure: all fds are -1 then.
  */
 int boxgroup_make(int base_dirfd, const char *name, const struct boxgroup_limits *limits,
-		  uid_t owner_uid, gid_t owner_gid, int ret_x_fds[AGENT_GROUPS],
-		  struct agent_fail *f);
+		  uid_t owner_uid, gid_t owner_gid, int (*enter)(int dir),
+		  int ret_x_fds[AGENT_GROUPS], struct agent_fail *f);
 
 #endif

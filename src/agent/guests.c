@@ -204,7 +204,7 @@ static void enter(int keeperfd)
 }
 
 /* One attempt. As guests_fork(), but -1 with errno. */
-static pid_t fork_into(int keeperfd, bool sibling)
+static pid_t fork_with_keeper(int keeperfd, bool sibling)
 {
 	int own = (int)syscall(SYS_pidfd_open, getpid(), 0u), err;
 	pid_t pid = -1;
@@ -243,7 +243,7 @@ pid_t guests_fork(bool sibling, struct agent_fail *f)
 	for (int tries = 0; pid < 0 && tries < 100 && now_ms() < end; tries++) {
 		fd = open_keeper(end);
 		if (fd >= 0) {
-			pid = fork_into(fd, sibling);
+			pid = fork_with_keeper(fd, sibling);
 			if (pid == 0)
 				return 0;
 		}

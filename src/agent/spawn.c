@@ -309,8 +309,7 @@ pid_t spawn(const struct spawn *s, struct agent_fail *f)
 	return -1;
 }
 
-/* fork(), into a v2 group; -1 where that cannot be. */
-static pid_t fork_into(int dir)
+pid_t fork_into(int dir)
 {
 	struct {
 		uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls,

@@ -51,6 +51,10 @@ pid_t spawn(const struct spawn *s, struct agent_fail *f);
 pid_t spawn_start(const struct spawn *s, int *ret_report, struct agent_fail *f);
 int spawn_outcome(int report, struct agent_fail *f);
 
+/* fork() into a v2 group, whose directory is dir: unlike a process that moves itself, it waits for
+ * nothing. -1 and errno, too, where the kernel or a filter has no such call. */
+pid_t fork_into(int dir);
+
 /* Closes every fd from 3 up but these (n of them, any order, -1 allowed). */
 void fds_keep(const int *keep, size_t n);
 /* Undoes what the agent does to signals: for every process that is about to execute something

@@ -96,6 +96,48 @@ static int check_proc(void)
 	return r;
 }
 
+int stage_tied(void)
+{
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != stage.parent)
+		return stage_no(NULL, ESRCH, "who started this has gone: %m");
+	return 0;
+}
+
+/* What the library waits for. The end of bubblewrap's monitor takes the mount namespace of the
+ * staging with it, which takes a kernel more than ten milliseconds: when we are told to end, it
+ * ends by itself behind us, and nobody waits for that. */
+static void watch(pid_t pid) attr_noreturn;
+static void watch(pid_t pid)
+{
+	int status = 0;
+
+	fds_keep(NULL, 0);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+/* Goes on in a child, and becomes who watches it. -1: no child could be made. */
+static int go_on_in(pid_t pid, pid_t parent)
+{
+	if (pid > 0)
+		watch(pid);
+	if (pid == 0)
+		stage.parent = parent;
+	return (int)pid;
+}
+
+static int enter_group(int dir)
+{
+	pid_t parent = getpid();
+
+	if (go_on_in(fork_into(dir), parent) < 0)
+		return -1;
+	if (stage_tied() < 0)
+		_exit(1); /* nobody is there to be told; what has been made is found by its list */
+	return 0;
+}
+
 /* In the user namespace where the caller may change its groups: the host's, or U1. */
 static int make_groups(void)
 {
@@ -109,8 +151,9 @@ static int make_groups(void)
 		uid = (uid_t)o->base;
 		gid = (gid_t)o->gbase;
 	}
-	if (boxgroup_make(AT_FDCWD, o->groups, &o->limits, uid, gid, stage.group_fds,
-			  &stage_failure) < 0)
+	/* Whose ids are mapped by a helper cannot become another process. */
+	if (boxgroup_make(AT_FDCWD, o->groups, &o->limits, uid, gid,
+			  stage.root ? enter_group : NULL, stage.group_fds, &stage_failure) < 0)
 		return stage_failed(NULL);
 	return 0;
 }
@@ -170,37 +213,13 @@ static int run(int argc, char **argv)
 	return bwrap_exec();
 }
 
-int stage_tied(void)
-{
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != stage.parent)
-		return stage_no(NULL, ESRCH, "who started this has gone: %m");
-	return 0;
-}
-
-/* What the library waits for. The end of bubblewrap's monitor takes the mount namespace of the
- * staging with it, which takes a kernel more than ten milliseconds: when we are told to end, it
- * ends by itself behind us, and nobody waits for that. */
-static int watch(pid_t pid)
-{
-	int status = 0;
-
-	fds_keep(NULL, 0);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
-
 int stage_main(int argc, char **argv)
 {
-	pid_t pid;
+	pid_t parent = getpid();
 
 	umask(0022);
 	signals_default();
-	stage.parent = getpid();
-	pid = fork();
-	if (pid > 0)
-		return watch(pid);
-	if (pid < 0)
+	if (go_on_in(fork(), parent) < 0)
 		stage_no(NULL, errno, "cannot make a process: %m");
 	else if (stage_tied() == 0)
 		run(argc, argv);

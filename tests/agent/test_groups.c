@@ -54,7 +54,7 @@ static void begin(const struct boxgroup_limits *limits)
 	hier_find(&home);
 	v2 = hier_pure_v2(&home);
 	snprintf(name, sizeof(name), "berth-test.%d", getpid());
-	if (boxgroup_make(AT_FDCWD, name, limits, WALLED_UID, WALLED_UID, x, &f) < 0)
+	if (boxgroup_make(AT_FDCWD, name, limits, WALLED_UID, WALLED_UID, NULL, x, &f) < 0)
 		DIAG("%s", f.message);
 	if (x[v2 ? GROUP_V2 : GROUP_MEMORY] <= 0)
 		TEST_REQUIRE("cgroup-memory", "no control group can be made here");

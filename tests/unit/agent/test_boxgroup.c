@@ -180,7 +180,7 @@ static pid_t make_in_child(const struct boxgroup_limits *limits)
 	ASSERT_OK(pipe(told));
 	pid = fork();
 	if (pid == 0) {
-		m->r = boxgroup_make(here, name, limits, owner(), owner(), m->fds, &m->f);
+		m->r = boxgroup_make(here, name, limits, owner(), owner(), NULL, m->fds, &m->f);
 		(void)!write(told[1], "x", 1);
 		pause();
 		_exit(0);
@@ -475,7 +475,7 @@ TEST_TIMEOUT(killed_in_the_middle, 60)
 		pid_t pid = fork();
 
 		if (pid == 0) {
-			int r = boxgroup_make(here, name, &all_limits, owner(), owner(), x, &f);
+			int r = boxgroup_make(here, name, &all_limits, owner(), owner(), NULL, x, &f);
 
 			_exit(r == 0 ? 0 : 1);
 		}
