@@ -289,15 +289,15 @@ TEST_TIMEOUT(supervisor_and_init_are_out_of_reach, 60)
 		"ls /proc/1/fd /proc/1/root /proc/1/cwd /proc/1/map_files /proc/1/ns; readlink "
 		"/proc/1/exe /proc/1/root; "
 		"echo 0 >/proc/1/oom_score_adj; echo x >/proc/1/comm; "
-		"ls -d /proc/[0-9]* | wc -l";
+		"set -- /proc/[0-9]*; echo $#";
 	static const char trace[] = "import ctypes\n"
 				    "l = ctypes.CDLL(None, use_errno=True)\n"
 				    "for r in (16, 0x4206): print(l.ptrace(r, 1, 0, 0))\n";
 	char cmd[512];
 
 	begin();
-	/* sh, ls, wc and the supervisor are all there is. */
-	ASSERT_STREQ(said("reach", script, NULL), "4\n");
+	/* sh and the supervisor are all there is. */
+	ASSERT_STREQ(said("reach", script, NULL), "2\n");
 	if (access("/usr/bin/python3", X_OK) == 0) {
 		snprintf(cmd, sizeof(cmd), "exec python3 -c '%s'", trace);
 		ASSERT_STREQ(said("trace", cmd, NULL), "-1\n-1\n");
@@ -528,7 +528,7 @@ TEST_TIMEOUT(an_install_is_a_worker, 60)
 		wire_w_str(w, WK_LAYER, layer);
 		snprintf(script, sizeof(script),
 			 "id -u; mkdir node; echo dep >node/dep; rm dir/a; echo new >data.txt; "
-			 "grep -E 'CapEff|Seccomp:' /proc/self/status; ls %s; "
+			 "grep -E 'CapEff|Seccomp:' /proc/self/status; ls %s 2>&1; "
 			 "for f in $(seq 3 99); do test -e /proc/self/fd/$f && echo fd $f; done; "
 			 "echo three",
 			 proc.dir);

@@ -169,9 +169,9 @@ load helper
     same "$("${bare[@]}" berth exec -- wc -l count)" '2 count'
 }
 
-@test "local without isolation=none says what is missing" {
-    code 2 berth deploy art --id a -s local:other --json -- true
-    is "$output" '.error.message | test("isolation")'
+@test "an isolation that does not exist says which do" {
+    code 2 berth deploy art --id a -s 'local:other?isolation=jail' --json -- true
+    is "$output" '.error.message | test("isolation") and test("bwrap")'
 }
 
 @test "keys that differ from what exists are a conflict" {

@@ -127,15 +127,23 @@ def denied_soon(addresses):
 
 
 def query(proto, server, name):
-    """One A query by hand; the address, or why not."""
+    """One A query by hand; the address, or why not. As with every resolver, a datagram may get lost."""
     q = struct.pack("!6H", 7, 0x100, 1, 0, 0, 0)
     q += b"".join(bytes([len(p)]) + p.encode() for p in name.split(".")) + b"\0\0\1\0\1"
     try:
         s = socket.socket(type=socket.SOCK_DGRAM if proto == "udp" else socket.SOCK_STREAM)
         s.settimeout(5)
         s.connect((server, 53))
-        s.send(q if proto == "udp" else struct.pack("!H", len(q)) + q)
-        a = s.recv(512)
+        if proto == "udp":
+            s.settimeout(1)
+        for left in range(4 if proto == "udp" else 0, -1, -1):
+            s.send(q if proto == "udp" else struct.pack("!H", len(q)) + q)
+            try:
+                a = s.recv(512)
+                break
+            except socket.timeout:
+                if left == 0:
+                    raise
         return socket.inet_ntoa(a[-4:]) if len(a) > len(q) else "no answer in %r" % a
     except OSError as e:
         return str(e)
