@@ -8,6 +8,7 @@ REGISTER=/var/lib/berth/uids
 isolated() {
     require root 'not root'
     require bwrap 'no bubblewrap'
+    require ps 'no ps'
     export BERTH_SANDBOX='local:t?net=none'
 }
 
