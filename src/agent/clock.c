@@ -99,17 +99,30 @@ static bool at_work(void)
 	return r != 0 || atomic_load(&agent.shared->forwards) > 0 || records_alive() > 0;
 }
 
+/*
+ * Work that ends between init's look at the clock and the look at the locks has moved the clock
+ * before it let go of its lock: so the locks first, and then the clock once more.
+ */
+static bool is_idle(void)
+{
+	if (!at_work())
+		return now_ms() >= atomic_load(&agent.shared->worked) + self.idle_ms;
+	clock_worked();
+	return false;
+}
+
 /* A helper: ends the sandbox, unless there is work. */
 static void stop_if_idle(void)
 {
 	int none = 0, ours = 2;
 
-	if (at_work() || !atomic_compare_exchange_strong(&agent.shared->stopping, &none, 2)) {
+	if (!is_idle())
+		return;
+	if (!atomic_compare_exchange_strong(&agent.shared->stopping, &none, 2)) {
 		clock_worked();
 		return;
 	}
-	if (at_work()) {
-		clock_worked();
+	if (!is_idle()) {
 		/* Unless a STOP has come meanwhile, which means it. */
 		atomic_compare_exchange_strong(&agent.shared->stopping, &ours, 0);
 		return;

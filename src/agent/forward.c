@@ -94,9 +94,9 @@ static void close_link(struct link *l, bool reset)
 	close_side(&l->side[1], reset);
 	l->state = FREE;
 	self.used--;
+	clock_worked(); /* before it does not count any more: clock.c */
 	atomic_fetch_sub(self.open, 1);
 	atomic_fetch_sub(&agent.shared->forwards, 1);
-	clock_worked();
 	listen_on(true);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Keys of a local sandbox's spec, and the command line that isolation=bwrap makes of them. */
 #include "localtest.h"
+#include "torture.h"
 #include "providers/local/local_bwrap.h"
 
 static struct local_keys k;
@@ -306,6 +307,32 @@ TEST(the_command_line_of_stage)
 		line_of(&l, &root, &none),
 		"AGENT stage --bwrap BWRAP --agent AGENT --hostname box --ready 3 --ids single "
 		"--net host --groups berth-sbx_1");
+}
+
+static int take_them_all(void *arg)
+{
+	static const char *const pairs[][2] = {
+		{"isolation", "bwrap"}, {"net", "none"},  {"uids", "range"}, {"memory", "1G"},
+		{"pids", "0100"},       {"cpus", "1.50"}, {"rootfs", "/r/"}, {"ro", "/a,/b"},
+		{"rw", "/c"},           {"idle", "30m"},  {"expires", "2h"}, {"ports", "1:4111,80"},
+	};
+	struct local_keys keys = {0};
+	int rc = 0;
+
+	(void)arg;
+	for (size_t i = 0; i < ARRAY_LEN(pairs) && rc == 0; i++)
+		rc = local_keys_take(&keys, pairs[i][0], pairs[i][1], &err);
+	if (rc == 0)
+		ASSERT_STREQ(keys.value[local_key_find("cpus")], "1.5");
+	else
+		ASSERT_EQ(rc, BERTH_E_NOMEM);
+	local_keys_done(&keys);
+	return rc;
+}
+
+TEST(keys_survive_every_missing_allocation)
+{
+	torture(take_them_all, NULL);
 }
 
 TEST(who_needs_a_scope)
