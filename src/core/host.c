@@ -142,7 +142,7 @@ bool host_scope_there(const char *runtime_dir)
 long host_project_quota(int dirfd, int cmd, uint32_t id, void *addr)
 {
 #ifdef SYS_quotactl_fd
-	return syscall(SYS_quotactl_fd, dirfd, QCMD(cmd, PRJQUOTA), id, addr);
+	return syscall(SYS_quotactl_fd, dirfd, QCMD((unsigned)cmd, PRJQUOTA), id, addr);
 #else
 	(void)dirfd, (void)cmd, (void)id, (void)addr;
 	errno = ENOSYS;
