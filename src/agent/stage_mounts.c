@@ -352,8 +352,15 @@ static int read_only(int place)
 
 int mounts_private(void)
 {
+	static const char chrooted[] =
+		"/ is no mount point, as in a chroot, where the kernel makes no user namespaces; "
+		"enter it with pivot_root, or isolation=none, which isolates nothing";
+
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == 0)
 		return 0;
+	if (errno == EINVAL)
+		return stage_no(chrooted, errno,
+				"cannot make the mounts of the new namespace our own: %m");
 	/* A user namespace may be allowed and yet give no rights: Ubuntu's AppArmor. */
 	return stage_no(errno == EPERM || errno == EACCES ? ids_why_not() : NULL, errno,
 			"cannot make the mounts of the new namespace our own: %m");
