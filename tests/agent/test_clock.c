@@ -32,6 +32,7 @@ static void start_quietly(const char *const *options)
 
 	started = client_now_ms();
 	if (walled) {
+		TEST_REQUIRE("userns", "a sandbox with walls");
 		ASSERT_EQ(walled_start(&proc, "box", &o), 0);
 	} else {
 		proc = (struct agent_proc){.uid = 0};
@@ -288,6 +289,7 @@ BOTH(an_open_connection_is_work, 60)
 	o.options = options;
 	started = client_now_ms();
 	if (walled) {
+		TEST_REQUIRE("userns", "a sandbox with walls");
 		ASSERT_EQ(walled_start(&proc, "box", &o), 0);
 	} else {
 		proc = (struct agent_proc){.uid = 0};

@@ -21,6 +21,7 @@ static void begin_as(size_t who)
 		begin(who ? 54321 : 0, NULL);
 		return;
 	}
+	TEST_REQUIRE("userns", "a sandbox with walls");
 	ASSERT_EQ(walled_start(&proc, "walled", NULL), 0);
 	ASSERT_EQ(client_open(&c, proc.dir), 0);
 }

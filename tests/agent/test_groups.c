@@ -42,6 +42,7 @@ static void start_box(void)
 	}
 	options[n] = NULL;
 	o.n_fds = n_fds;
+	TEST_REQUIRE("userns", "a sandbox with walls");
 	ASSERT_EQ(walled_start(&proc, "box", &o), 0);
 	ASSERT_OK(client_open(&c, proc.dir));
 }

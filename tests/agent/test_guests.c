@@ -24,6 +24,7 @@ static struct state s;
 static void begin(void)
 {
 	TEST_REQUIRE("root", "only root gives a user namespace two uids");
+	TEST_REQUIRE("userns", "a sandbox with walls");
 	ASSERT_EQ(walled_start(&proc, "box", NULL), 0);
 	ASSERT_EQ(client_open(&c, proc.dir), 0);
 }
@@ -445,6 +446,7 @@ static void refused(const char *option, int fd, const char *why)
 						  : "",
 		 fd);
 	o.options = option ? options : NULL;
+	TEST_REQUIRE("userns", "a sandbox with walls");
 	ASSERT_EQ(walled_start(&proc, "box", &o), -1);
 	ASSERT_CONTAINS(walled_said(), why);
 	snprintf(number, sizeof(number), "fd %d", fd);
@@ -476,6 +478,7 @@ TEST_TIMEOUT(a_wrong_fd_is_an_error_at_the_start, 60)
 		char number[32];
 
 		snprintf(number, sizeof(number), "fd %d was handed in", dir);
+		TEST_REQUIRE("userns", "a sandbox with walls");
 		ASSERT_EQ(walled_start(&proc, "box", &o), -1);
 		ASSERT_CONTAINS(walled_said(), number);
 	}
@@ -496,6 +499,7 @@ TEST_TIMEOUT(the_exit_fd_is_open_until_init_ends, 60)
 	snprintf(number, sizeof(number), "%d", pipefd[1]);
 	o = (struct walled_opts){
 		.options = ARGV("--exit-fd", number), .fds = &pipefd[1], .n_fds = 1};
+	TEST_REQUIRE("userns", "a sandbox with walls");
 	ASSERT_EQ(walled_start(&proc, "box", &o), 0);
 	close(pipefd[1]);
 	ASSERT_EQ(client_open(&c, proc.dir), 0);

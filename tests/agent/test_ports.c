@@ -147,6 +147,7 @@ static void begin(int outside)
 	snprintf(word, sizeof(word), "%d=%d", INSIDE, outside);
 	o.options = outside >= 0 ? options : NULL;
 	walled = true;
+	TEST_REQUIRE("userns", "a sandbox with walls");
 	ASSERT_EQ(walled_start(&proc, "box", &o), 0);
 	ASSERT_EQ(client_open(&c, proc.dir), 0);
 }
@@ -658,7 +659,8 @@ static void publish_what_is_none(void)
 	refused(6000, tcp, WIRE_E_INVALID, "not a listening socket");
 	refused(6000, listener(INADDR_ANY, 0), WIRE_E_INVALID, "not bound to a loopback");
 	ASSERT(!published(6000));
-	ASSERT_EQ(count_fds(proc.pid), fds);
+	/* Not more; there may have been one of a forwarding child that has ended meanwhile. */
+	ASSERT_LE(count_fds(proc.pid), fds);
 	/* One that comes with another request is closed with it: nobody listens any more. */
 	{
 		int fd = listener(INADDR_LOOPBACK, 0), s = socket(AF_INET, SOCK_STREAM, 0);

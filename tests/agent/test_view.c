@@ -20,6 +20,8 @@ static struct tree t;
 
 static void begin(const struct mode *m)
 {
+	if (strcmp(m->name, "copy") != 0)
+		TEST_REQUIRE("overlay", "copy on write");
 	ASSERT_EQ(mode_start(&proc, m), 0);
 	ASSERT_EQ(client_open(&c, proc.dir), 0);
 	t = (struct tree){0};
@@ -353,8 +355,8 @@ static bool can_be_unmounted(void *arg)
 
 TEST_TIMEOUT(reflinks_where_the_file_system_has_them, 60)
 {
-	if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0)
-		SKIP("needs a mount namespace");
+	TEST_REQUIRE("overlay", "needs a mount namespace");
+	ASSERT_OK(unshare(CLONE_NEWNS));
 	ASSERT_OK(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL));
 	ASSERT_OK(mkdir("xfs", 0755));
 	if (system("truncate -s 400M image && mkfs.xfs -q -m reflink=1 image 2>/dev/null && mount "

@@ -26,6 +26,7 @@ static void begin_at(const char *name, const char *const *options)
 {
 	struct walled_opts o = {.options = options, .single = single};
 
+	TEST_REQUIRE("userns", "a sandbox with walls");
 	ASSERT_EQ(walled_start(&proc, name, &o), 0);
 	ASSERT_EQ(client_open(&c, proc.dir), 0);
 	t = (struct tree){0};
@@ -88,6 +89,7 @@ static void begin_view(const char *view)
 		begin_at("box", NULL);
 		return;
 	}
+	TEST_REQUIRE("overlay", "a place where there can be none");
 	/* Nothing that lies on an overlay can be another one's upper directory. */
 	ASSERT_OK(chmod(".", 0755));
 	for (size_t i = 0; i < 4; i++)

@@ -532,7 +532,7 @@ TEST_TIMEOUT(shell_tools_run, 60)
 		      "tar -cf t.tar d; rm -r d; tar -xf t.tar; ln d/f g; mv g h; cp -a d e; "
 		      "touch -d @0 h; chmod 600 h; mkfifo p; (echo x >p &); read -r y <p; "
 		      "test $y = x; find . -name f | xargs -P2 cat | wc -l | grep -qx 2; date >&2; "
-		      "timeout 5 true; id -u; nice true; df .; ps -p $$"),
+		      "timeout 5 true; id -u; nice true; df ."),
 		0);
 }
 
