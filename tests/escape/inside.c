@@ -153,6 +153,7 @@ TEST_TIMEOUT(of_a_guest, 300)
 			snprintf(mark, sizeof(mark), "guest-%s", rows[i].name);
 			code = guest(mark, attempt_line(rows[i].name, mark, "guest"), &out);
 			held(&rows[i], code, out.p, "");
+			free(out.p);
 			status_of("guests-victim", &st);
 			ASSERT_EQ(st.state, BERTH_RUNNING);
 		}

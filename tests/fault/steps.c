@@ -127,16 +127,15 @@ static void use_the_id_again(void)
 	struct berth_deploy_request q;
 	struct berth_deploy_result r;
 	struct berth_status st;
-	size_t before = ran();
+	size_t before;
 
 	round_request(&q);
 	memset(&r, 0, sizeof(r));
 	OK(berth_deploy(S, &q, &r, &E));
 	OK(berth_wait(S, "step", 15000, &st, &E));
 	ASSERT(st.is_final);
-	if (r.existed)
-		ASSERT_EQ(ran(), before);
-	else
+	/* It exists, too, when the launch of a caller that was killed was still on its way. */
+	if (!r.existed)
 		ASSERT_EXITED(&st, 7);
 	ASSERT_LE(ran(), 1u);
 	OK(berth_remove(S, "step", &E));
