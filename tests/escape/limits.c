@@ -31,6 +31,7 @@ static struct berth_sandbox *limited(const char *name, const char *keys, const c
 	if (E.code != BERTH_E_UNSUPPORTED && E.code != BERTH_E_UNAVAILABLE)
 		FAIL("%s: %s", keys, E.message);
 	ASSERT_CONTAINS(E.message, names);
+	berth_sandbox_close(s);
 	return NULL;
 }
 
