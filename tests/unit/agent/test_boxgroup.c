@@ -475,7 +475,8 @@ TEST_TIMEOUT(killed_in_the_middle, 60)
 		pid_t pid = fork();
 
 		if (pid == 0) {
-			int r = boxgroup_make(here, name, &all_limits, owner(), owner(), NULL, x, &f);
+			int r = boxgroup_make(here, name, &all_limits, owner(), owner(), NULL, x,
+					      &f);
 
 			_exit(r == 0 ? 0 : 1);
 		}
