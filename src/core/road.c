@@ -4,8 +4,8 @@
  *
  * Invariants: a road is `asked` from road_request() to its final frame; only one that is not asked,
  * not broken and has nothing buffered is kept. HELLO goes out with the first request and is
- * answered for at the first receive, so a new road costs no round trip. It does not retry: what may
- * be asked twice is the caller's knowledge.
+ * answered for at the first receive, so a new road costs no round trip (but where it may start an
+ * init: see open_greeted()). It does not retry: what may be asked twice is the caller's knowledge.
  */
 #include "core/road.h"
 
@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/fd.h"
@@ -24,6 +25,10 @@
 
 /* Kept roads per handle: more were wanted at once only for a moment. */
 #define IDLE_MAX 4
+/* How long a greeting is waited for apart; a later one is the request's matter. */
+#define GREETING_MS 300
+/* How long an init that is dying is waited for. */
+#define DYING_MS 10000
 
 _Static_assert(BERTH_E_INVALID == -WIRE_E_INVALID && BERTH_E_TIMEOUT == -WIRE_E_TIMEOUT &&
 		       BERTH_E_CONFLICT == -WIRE_E_CONFLICT && BERTH_E_PROTOCOL == -WIRE_E_PROTOCOL,
@@ -129,19 +134,6 @@ static struct road *take_idle(struct berth_sandbox *s)
 	return NULL;
 }
 
-/* The driver's own quick road; its init is started when it does not run and may be. */
-static int open_quick(struct berth_sandbox *s, unsigned flags, const char *dir,
-		      struct berth_stream *ret, struct berth_error *err)
-{
-	int rc = provider_open_agent(s, dir, ret, err);
-
-	if (rc != BERTH_E_UNAVAILABLE || !(flags & (ROAD_START | ROAD_INIT)) ||
-	    !s->ops->start_agent)
-		return rc;
-	rc = provider_start_agent(s, dir, err);
-	return rc < 0 ? rc : provider_open_agent(s, dir, ret, err);
-}
-
 static int open_connect(struct berth_sandbox *s, unsigned flags, const char *dir,
 			struct berth_stream *ret, struct berth_error *err)
 {
@@ -158,6 +150,50 @@ static int open_connect(struct berth_sandbox *s, unsigned flags, const char *dir
 	return provider_open(s, argv, ret, err);
 }
 
+static void road_reset(struct road *r)
+{
+	berth_stream_close(&r->stream);
+	berth_stream_init(&r->stream);
+	r->broken = r->rfd_eof = false;
+	r->in_pos = r->in_len = r->out_pos = r->out_len = 0;
+	memset(&r->error, 0, sizeof(r->error));
+}
+
+/* An init that was killed takes connections, and holds its lock, until the kernel has come to its
+ * descriptors. Before its greeting nothing has been asked of it: one more is started and asked. */
+static int open_greeted(struct berth_sandbox *s, const char *dir, struct road *r,
+			struct berth_error *err)
+{
+	int64_t deadline = deadline_from_ms(DYING_MS);
+	struct timespec pause = {0, NS_PER_MS};
+	struct berth_stream stream;
+	int n = 0, rc;
+
+	for (;;) {
+		berth_stream_init(&stream);
+		rc = provider_open_agent(s, dir, &stream, err);
+		if (rc == 0)
+			rc = road_start_stream(r, &stream, err);
+		if (rc == 0)
+			rc = road_hello(r, deadline_from_ms(GREETING_MS), err);
+		if (rc == BERTH_E_TIMEOUT && r->stream.rfd >= 0) {
+			r->broken = false;
+			rc = 0;
+		}
+		if (rc == 0)
+			memset(&r->error, 0,
+			       sizeof(r->error)); /* of the request nothing was sent */
+		if (rc != BERTH_E_UNAVAILABLE || r->error.remote || now_mono_ns() > deadline)
+			return rc;
+		road_reset(r);
+		rc = provider_start_agent(s, dir, err);
+		if (rc < 0)
+			return rc;
+		if (n++)
+			nanosleep(&pause, NULL);
+	}
+}
+
 static int road_open(struct berth_sandbox *s, unsigned flags, struct road *r,
 		     struct berth_error *err)
 {
@@ -168,12 +204,14 @@ static int road_open(struct berth_sandbox *s, unsigned flags, struct road *r,
 	if (rc < 0)
 		return rc;
 	berth_stream_init(&stream);
+	if (s->ops->open_agent && s->ops->start_agent && flags & (ROAD_START | ROAD_INIT))
+		return open_greeted(s, dir, r, err);
 	if (s->ops->open_agent) {
-		rc = open_quick(s, flags, dir, &stream, err);
+		rc = provider_open_agent(s, dir, &stream, err);
 		if (rc == 0)
 			return road_start_stream(r, &stream, err);
 		/* Where init is started on the way in, `connect --start` is the way. */
-		if (rc != BERTH_E_UNAVAILABLE || s->ops->start_agent || !s->ops->open ||
+		if (rc != BERTH_E_UNAVAILABLE || !s->ops->open ||
 		    !(flags & (ROAD_START | ROAD_INIT)))
 			return rc;
 	}

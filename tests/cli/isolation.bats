@@ -313,3 +313,41 @@ as_user() {
         exec setpriv --reuid 1000 --regid 1000 --clear-groups env HOME="$1" \
             BERTH_STATE="$1/state" XDG_RUNTIME_DIR= "${@:2}"' "$dir" "$user" "$@"
 }
+
+# Host pid of the sandbox's init: the oldest process of its first uid.
+init_pid() {
+    local base
+    base=$(sed -n 's/^uid_base=//p' "$BERTH_STATE/local/t/sandbox")
+    ps -o pid=,comm= --sort=start_time,pid -u "$base" | awk '$2 == "berth-agent" {print $1; exit}'
+}
+
+@test "an init that is killed: the next call starts another, however soon it comes" {
+    isolated
+    created
+    for _ in $(seq 25); do
+        kill -9 "$(init_pid)"
+        code 0 berth exec -- echo again
+        same "$output" again
+    done
+    code 0 berth sandbox destroy
+    same "$(left)" ''
+}
+
+@test "a start whose caller is killed in its first moment does not disturb the next one" {
+    isolated
+    local caller stage
+    for _ in $(seq 20); do
+        berth sandbox start -q >/dev/null 2>&1 3>&- &
+        caller=$!
+        stage=
+        while [ -z "$stage" ] && [ -e "/proc/$caller/exe" ]; do
+            read -r stage _ <"/proc/$caller/task/$caller/children" || :
+        done 2>/dev/null
+        kill -9 "$caller" 2>/dev/null || :
+        wait "$caller" 2>/dev/null || :
+        code 0 berth exec -- echo up
+        same "$output" up
+    done
+    code 0 berth sandbox destroy
+    same "$(left)" ''
+}
