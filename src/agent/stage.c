@@ -184,6 +184,15 @@ static int as_user(struct stage_ids *ids)
 static const char net_hint[] = "slirp4netns and a /dev/net/tun that all may open (chmod 666, as "
 			       "distributions have it), or net=none";
 
+/* Who starts us with the lock leaves no moment in which we are there and cannot be found by it. */
+static int take_lock(void)
+{
+	stage.lockfd = stage.o.lockfd >= 0 ? stage.o.lockfd : left_lock(AT_FDCWD, "staging");
+	if (stage.lockfd >= 0 && fcntl(stage.lockfd, F_SETFD, FD_CLOEXEC) < 0)
+		return stage_no(NULL, errno, "--lock: %m");
+	return stage.lockfd < 0 ? -1 : 0;
+}
+
 static int run(int argc, char **argv)
 {
 	struct stage_ids ids = {0};
@@ -191,8 +200,7 @@ static int run(int argc, char **argv)
 	if (stage_options_parse(argc, argv, &stage.o) < 0 || stage_options_check(&stage.o) < 0 ||
 	    stage_check_caller(true) < 0 || check_proc() < 0)
 		return -1;
-	stage.lockfd = left_lock(AT_FDCWD, "staging");
-	if (stage.lockfd < 0)
+	if (take_lock() < 0)
 		return -1;
 	if (net_plan_init(&stage.plan, stage.o.net, &stage_failure) < 0)
 		return stage_failed(NULL);

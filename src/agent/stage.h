@@ -35,6 +35,7 @@ struct stage_options {
 	bool ids_given, single;
 	int64_t base, gbase; /* first host uid and gid of the range */
 	int readyfd, netreadyfd;
+	int lockfd; /* holds the lock of "staging" already; -1: we are to take it */
 	enum net_mode net;
 	struct boxgroup_limits limits;
 	struct stage_path paths[STAGE_PATHS_MAX];

@@ -85,6 +85,11 @@ static bool opt_net_ready(struct stage_options *o, const char *v)
 	return take_fd(v, &o->netreadyfd);
 }
 
+static bool opt_lock(struct stage_options *o, const char *v)
+{
+	return take_fd(v, &o->lockfd);
+}
+
 static bool opt_ids(struct stage_options *o, const char *v)
 {
 	o->ids_given = true;
@@ -217,6 +222,7 @@ static const struct {
 	{"--net", opt_net},
 	{"--slirp", opt_slirp},
 	{"--net-ready", opt_net_ready},
+	{"--lock", opt_lock},
 	{"--rootfs", opt_rootfs},
 	{"--ro", opt_ro},
 	{"--rw", opt_rw},
@@ -244,7 +250,8 @@ static int take_option(struct stage_options *o, const char *name, const char *v)
 
 int stage_options_parse(int argc, char **argv, struct stage_options *o)
 {
-	*o = (struct stage_options){.readyfd = -1, .netreadyfd = -1, .base = -1, .gbase = -1};
+	*o = (struct stage_options){
+		.readyfd = -1, .netreadyfd = -1, .lockfd = -1, .base = -1, .gbase = -1};
 	for (int i = 1; i < argc; i += 2) {
 		if (take_option(o, argv[i], i + 1 < argc ? argv[i + 1] : NULL) < 0)
 			return -1;

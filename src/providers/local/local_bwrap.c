@@ -45,12 +45,13 @@ struct start {
 	int errors; /* memfd: what stage, bubblewrap and init say */
 	int ready;  /* pipes from init and from the network's helper */
 	int net;    /* -1: none, or ready */
+	int lock;   /* of `staging`: stage has it from its first moment on */
 	char line[256];
 	size_t n;
 };
-#define START_INIT                                                        \
-	{                                                                 \
-		.child = CHILD_INIT, .errors = -1, .ready = -1, .net = -1 \
+#define START_INIT                                                                    \
+	{                                                                             \
+		.child = CHILD_INIT, .errors = -1, .ready = -1, .net = -1, .lock = -1 \
 	}
 
 static void start_done(struct start *s)
@@ -59,6 +60,7 @@ static void start_done(struct start *s)
 	fd_close(&s->errors);
 	fd_close(&s->ready);
 	fd_close(&s->net);
+	fd_close(&s->lock);
 }
 BERTH_DEFINE_AUTO(start, struct start, start_done);
 
@@ -212,6 +214,7 @@ static int spawn_stage(struct start *s, const struct local_tools *t, const char 
 		return berth_fail_errno(err, 0, -rc, "pipe");
 	fds[n++] = (struct child_fd){s->errors, 2};
 	fds[n++] = (struct child_fd){ready_w, FD_READY};
+	fds[n++] = (struct child_fd){s->lock, FD_LOCK};
 	if (net_w >= 0)
 		fds[n++] = (struct child_fd){net_w, FD_NET_READY};
 	for (size_t i = 0; i < ports->n; i++)
@@ -224,7 +227,9 @@ static int spawn_stage(struct start *s, const struct local_tools *t, const char 
 	p.n_fds = n;
 	p.setsid = true;
 	p.fresh_limits = true;
-	return child_spawn(&p, &s->child, NULL, err);
+	rc = child_spawn(&p, &s->child, NULL, err);
+	fd_close(&s->lock);
+	return rc;
 }
 
 /* ── starts of others ───────────────────────────────────────────────────────────────────── */
@@ -314,6 +319,22 @@ static int keep_uids(const struct local *l, struct berth_error *err)
 	return rc < 0 ? rc : uid_pool_keep(&pool, l->base, l->record.uid_base, err);
 }
 
+/* A stage that took it itself would be there for a moment without it: its caller killed in that
+ * moment, the next one would start a second stage, and each take the other for one left behind. */
+static int lock_start(struct start *s, struct berth_error *err)
+{
+	auto_free char *path = local_path(s->l, "staging");
+	int rc;
+
+	if (!path)
+		return berth_fail_nomem(err);
+	s->lock = fd_move_above_2(open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+	if (s->lock < 0)
+		return berth_fail_errno(err, 0, errno, "%s", path);
+	rc = fd_lock(s->lock, true);
+	return rc < 0 ? berth_fail_errno(err, 0, -rc, "lock of %s", path) : 0;
+}
+
 static int launch(struct local *l, const struct local_tools *t, struct berth_error *err)
 {
 	auto(local_ports) struct local_ports ports = LOCAL_PORTS_INIT;
@@ -329,7 +350,9 @@ static int launch(struct local *l, const struct local_tools *t, struct berth_err
 	s.errors = fd_move_above_2(memfd_create("stage-errors", MFD_CLOEXEC));
 	if (s.errors < 0)
 		return berth_fail_nomem(err);
-	rc = spawn_stage(&s, t, agent, &ports, err);
+	rc = lock_start(&s, err);
+	if (rc == 0)
+		rc = spawn_stage(&s, t, agent, &ports, err);
 	if (rc == 0)
 		rc = wait_ready(&s, err);
 	if (rc < 0 && s.child.pid)

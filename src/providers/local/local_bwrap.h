@@ -22,8 +22,9 @@ int local_preflight(const struct local_keys *k, struct local_tools *ret,
 enum local_scope { SCOPE_NOT_NEEDED, SCOPE_SYSTEMD, SCOPE_NONE };
 enum local_scope local_scope_decide(bool root, bool limits, bool own, bool manager) attr_const;
 
-/* Its fds: 0 and 1 are /dev/null, 2 is for its errors; then the sockets of ports. */
-enum { FD_READY = 3, FD_NET_READY = 4, FD_PORTS = 5 };
+/* Its fds: 0 and 1 are /dev/null, 2 is for its errors; then the lock of
+ * `staging` and the sockets of ports. */
+enum { FD_READY = 3, FD_NET_READY = 4, FD_LOCK = 5, FD_PORTS = 6 };
 
 /* The command line of stage, ready to be spawned in the sandbox's folder. 0 or BERTH_E_NOMEM. */
 int local_stage_argv(const struct local *l, const struct local_tools *t, const char *agent,

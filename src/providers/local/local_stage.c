@@ -187,6 +187,8 @@ int local_stage_argv(const struct local *l, const struct local_tools *t, const c
 	if (rc == 0)
 		rc = add_number(v, "--ready", FD_READY);
 	if (rc == 0)
+		rc = add_number(v, "--lock", FD_LOCK);
+	if (rc == 0)
 		rc = add_ids(v, l, t);
 	if (rc == 0)
 		rc = add_network(v, l, t);
