@@ -16,6 +16,8 @@
 #include "agent/spawn.h"
 #include "agent/stage.h"
 
+#define RACES_MAX 10000
+
 static int end_left(const char *name)
 {
 	char path[AGENT_PATH_MAX];
@@ -33,6 +35,23 @@ static int end_left(const char *name)
 	return 0;
 }
 
+/* The erase of a caller that was killed may still be at it: what went under our hands is gone. */
+static int remove_all(const char *name)
+{
+	struct stat st;
+
+	for (int i = 0; i < RACES_MAX; i++) {
+		if (remove_tree_at(AT_FDCWD, name, NULL) == 0)
+			return 0;
+		if (errno != ENOENT)
+			return -1;
+		if (lstat(name, &st) < 0)
+			return errno == ENOENT ? 0 : -1;
+	}
+	errno = EBUSY;
+	return -1;
+}
+
 static int erase(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[argc - 1] : "";
@@ -48,7 +67,7 @@ static int erase(int argc, char **argv)
 			return -1;
 		ids_end(&ids);
 	}
-	if (remove_tree_at(AT_FDCWD, name, NULL) < 0)
+	if (remove_all(name) < 0)
 		return stage_no(NULL, errno, "cannot remove %s: %m", name);
 	return 0;
 }
