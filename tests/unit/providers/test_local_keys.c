@@ -287,7 +287,8 @@ TEST(the_command_line_of_stage)
 
 	l.record.uid_base = l.record.gid_base = 1879048192;
 	ASSERT_STREQ(line_of(&l, &root, &none),
-		     "AGENT stage --bwrap BWRAP --agent AGENT --hostname box --ready 3 --ids range "
+		     "AGENT stage --bwrap BWRAP --agent AGENT --hostname box --ready 3 --lock 5 "
+		     "--ids range "
 		     "--base 1879048192 --gbase 1879048192 --net none --groups berth-sbx_1");
 	l = box("isolation=bwrap memory=1M pids=7 cpus=1.5 rootfs=/r ro=/a,/b rw=/c idle=1s "
 		"ports=4111,80");
@@ -296,17 +297,17 @@ TEST(the_command_line_of_stage)
 	l.record.expires_ms = 99;
 	ASSERT_STREQ(line_of(&l, &user, &two),
 		     "RUN --user --scope --quiet --collect -p Delegate=yes -- "
-		     "AGENT stage --bwrap BWRAP --agent AGENT --hostname box --ready 3 --ids range "
+		     "AGENT stage --bwrap BWRAP --agent AGENT --hostname box --ready 3 --lock 5 "
+		     "--ids range "
 		     "--base 100000 --gbase 200000 --newuidmap NU --newgidmap NG --net egress "
 		     "--slirp SLIRP --net-ready 4 --rootfs /r --ro /a --ro /b --rw /c "
 		     "--groups berth-sbx_1 --memory 1048576 --pids 7 --cpus-milli 1500 "
-		     "--port 4111=5 --port 80=7 --idle-ms 1000 --expires-ms 99");
+		     "--port 4111=6 --port 80=8 --idle-ms 1000 --expires-ms 99");
 	two.n = 0; /* no fds of ours */
 	l = box("isolation=bwrap net=host uids=single");
-	ASSERT_STREQ(
-		line_of(&l, &root, &none),
-		"AGENT stage --bwrap BWRAP --agent AGENT --hostname box --ready 3 --ids single "
-		"--net host --groups berth-sbx_1");
+	ASSERT_STREQ(line_of(&l, &root, &none), "AGENT stage --bwrap BWRAP --agent AGENT "
+						"--hostname box --ready 3 --lock 5 --ids single "
+						"--net host --groups berth-sbx_1");
 }
 
 static int take_them_all(void *arg)
