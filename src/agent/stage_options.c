@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/stage.h"
+#include "wire/box.h"
 
 bool stage_number(const char *v, int64_t max, int64_t *ret)
 {
@@ -112,24 +113,6 @@ static bool opt_net(struct stage_options *o, const char *v)
 	return net_mode_parse(v, &o->net);
 }
 
-/* Paths that are the sandbox's own, or that hold something of it which a mount would cover. */
-static bool path_is_ours(const char *path)
-{
-	static const char *const ours[] = {
-		"/proc", "/dev", "/sys", "/app", "/run/berth", "/run/berth-agent", "/home/user"};
-	size_t n = strlen(path);
-
-	for (size_t i = 0; i < ARRAY_LEN(ours); i++) {
-		size_t m = strlen(ours[i]);
-
-		if (strncmp(path, ours[i], m) == 0 && (path[m] == '/' || !path[m]))
-			return true;
-		if (strncmp(path, ours[i], n) == 0 && ours[i][n] == '/')
-			return true;
-	}
-	return strcmp(path, "/tmp") == 0 || strcmp(path, "/etc") == 0;
-}
-
 /* Absolute, and the one spelling of it. */
 static bool path_is_plain(const char *path)
 {
@@ -142,7 +125,7 @@ static bool path_is_plain(const char *path)
 
 static bool add_path(struct stage_options *o, const char *v, bool rw)
 {
-	if (o->n_paths == STAGE_PATHS_MAX || !path_is_plain(v) || path_is_ours(v))
+	if (o->n_paths == STAGE_PATHS_MAX || !path_is_plain(v) || box_path_is_own(v))
 		return false;
 	o->paths[o->n_paths++] = (struct stage_path){.path = v, .rw = rw};
 	return true;

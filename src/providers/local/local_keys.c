@@ -20,6 +20,7 @@
 #include "base/path.h"
 #include "base/strbuf.h"
 #include "base/strv.h"
+#include "wire/box.h"
 
 /* As many as stage takes, in ro= and rw= together. */
 #define PATHS_MAX 16
@@ -375,8 +376,13 @@ int local_keys_exist(const struct local_keys *k, struct berth_error *err)
 	for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
 		const char *at = k->value[lists[i]];
 
-		while (rc == 0 && local_key_part(&at, part, sizeof(part)))
+		while (rc == 0 && local_key_part(&at, part, sizeof(part))) {
+			if (box_path_is_own(part))
+				return berth_fail(err, BERTH_E_INVALID,
+						  "%s=%s: that place is the sandbox's own",
+						  rules[lists[i]].key, part);
 			rc = must_exist(lists[i], part, false, err);
+		}
 	}
 	return rc;
 }

@@ -234,6 +234,14 @@ TEST(paths_must_be_there)
 	ASSERT_NOT_NULL(kept("rw", "/usr,/no/such"));
 	ASSERT_EQ(local_keys_exist(&k, &err), BERTH_E_INVALID);
 	ASSERT_CONTAINS(err.message, "rw=/no/such");
+	/* There, but the sandbox's own: what is below /proc, what holds /run/berth. */
+	for (size_t i = 0; i < 3; i++) {
+		static const char *const own[] = {"/proc/self", "/run", "/etc"};
+
+		ASSERT_NOT_NULL(kept("rw", own[i]));
+		ASSERT_EQ(local_keys_exist(&k, &err), BERTH_E_INVALID);
+		ASSERT_CONTAINS(err.message, "sandbox's own");
+	}
 	ASSERT_NOT_NULL(kept("rootfs", "/etc/passwd"));
 	ASSERT_EQ(local_keys_exist(&k, &err), BERTH_E_INVALID);
 	ASSERT_CONTAINS(err.message, "no directory");
