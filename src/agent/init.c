@@ -35,6 +35,7 @@
 #include "agent/ports.h"
 #include "agent/prune.h"
 #include "agent/spawn.h"
+#include "agent/sweep.h"
 
 #define CONNS_MAX   4096u  /* connection children at once; pid_max of a small machine is 32768 */
 #define DRAIN_MAX   65536u /* bytes of one forgotten pipe per turn */
@@ -247,6 +248,9 @@ static void end(char cause)
 	dir_unlock();
 	for (unsigned i = 0; i < self.n_conns; i++)
 		kill(self.conns[i], SIGTERM);
+	/* What guests have left in the background: a PID namespace ends it with us, else we do. */
+	if (!agent.is_pid1)
+		tree_end_strangers();
 	groups_sweep(true);
 	_exit(0);
 }

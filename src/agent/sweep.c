@@ -10,10 +10,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,10 +23,11 @@
 #include "agent/afs.h"
 #include "agent/sweep.h"
 
-#define TREE_MAX      (1u << 18) /* processes looked at in one round */
-#define PIDS          (1u << 22) /* PID_MAX_LIMIT of 64-bit kernels */
-#define ROUNDS_MAX    64
-#define PF_FORKNOEXEC 0x40 /* the kernel's: forked and not yet executed anything */
+#define TREE_MAX        (1u << 18) /* processes looked at in one round */
+#define PIDS            (1u << 22) /* PID_MAX_LIMIT of 64-bit kernels */
+#define ROUNDS_MAX      64
+#define STRANGER_ROUNDS 2000 /* of 1 ms and a look */
+#define PF_FORKNOEXEC   0x40 /* the kernel's: forked and not yet executed anything */
 
 struct member {
 	pid_t pid, parent;
@@ -217,6 +220,51 @@ static void sweep(int signo)
 	}
 	agent_unmap(seen, PIDS / 8);
 	agent_unmap(now.v, TREE_MAX * sizeof(struct member));
+}
+
+/* One of the agent's own: the same program. Whom we may not ask about is one, too: nothing else
+ * here is hidden from us. */
+static bool is_agent(pid_t pid, const struct stat *own)
+{
+	char path[32];
+	struct stat st;
+
+	fmt(path, sizeof(path), "/proc/%d/exe", pid);
+	if (stat(path, &st) < 0)
+		return errno != ENOENT;
+	return st.st_dev == own->st_dev && st.st_ino == own->st_ino;
+}
+
+/* True when one was alive. */
+static bool kill_strangers(struct members *m, const struct stat *own)
+{
+	bool any = false;
+
+	collect(m);
+	for (size_t i = 1; i < m->n; i++) {
+		pid_t ppid;
+		char state;
+
+		if (!proc_stat(m->v[i].pid, &ppid, &state) || state == 'Z' ||
+		    is_agent(m->v[i].pid, own))
+			continue;
+		any = true;
+		signal_member(&m->v[i], SIGKILL);
+	}
+	return any;
+}
+
+void tree_end_strangers(void)
+{
+	struct members m = {.v = agent_map(TREE_MAX * sizeof(struct member))};
+	struct stat own;
+
+	/* Whoever is killed takes a moment, and hands us its children. */
+	if (m.v && stat("/proc/self/exe", &own) == 0) {
+		for (int round = 0; round < STRANGER_ROUNDS && kill_strangers(&m, &own); round++)
+			poll(NULL, 0, 1);
+	}
+	agent_unmap(m.v, TREE_MAX * sizeof(struct member));
 }
 
 void tree_signal(int level, int kill_fd, int signo)

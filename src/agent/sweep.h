@@ -19,6 +19,10 @@ bool tree_reap(void (*seen)(void *ctx, pid_t pid, int status, const struct rusag
 /* Ends all that is below this process by KILL and waits until nothing is left. */
 void tree_end(int level, int kill_fd);
 
+/* KILLs what is below this process and is none of the agent's own, until none is left or a while is
+ * over: for an init that ends where no namespace ends with it. */
+void tree_end_strangers(void);
+
 /* Has this child (alive or a zombie) executed anything since its fork? True when it cannot be
  * told. */
 bool proc_executed(pid_t pid);

@@ -28,6 +28,15 @@ load helper
     code 3 berth sandbox stop
 }
 
+@test "what guests left in the background ends with the sandbox" {
+    code 0 berth exec -- sh -c 'setsid sleep 1000 >/dev/null 2>&1 & echo $!'
+    pid=$output
+    kill -0 "$pid"
+    code 0 berth sandbox stop
+    # Where nobody reaps orphans at once, a zombie.
+    ! kill -0 "$pid" 2>/dev/null || grep -q '^State:.Z' "/proc/$pid/status"
+}
+
 @test "ls" {
     code 0 berth sandbox ls --json
     same "$output" ''
