@@ -329,6 +329,15 @@ static void check_subids(struct doctor *d)
 	report(d, "subordinate ids", true, detail, NULL);
 }
 
+/* net=egress and net=public make a device with it; root opens it whatever its mode. */
+static void check_tun(struct doctor *d)
+{
+	auto_close int fd = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
+
+	report(d, "tun", fd >= 0, fd >= 0 ? "/dev/net/tun can be opened" : strerrordesc_np(errno),
+	       "net=egress, public: chmod 666 /dev/net/tun, as distributions have it; or net=none");
+}
+
 /* One of the programs that isolation=bwrap is made of. */
 static void check_tool(struct doctor *d, const char *name, const char *hint)
 {
@@ -363,6 +372,7 @@ static void check_isolation(struct doctor *d)
 		check_tool(d, "newgidmap", "apt install uidmap; or uids=single");
 	}
 	check_tool(d, "slirp4netns", "apt install slirp4netns; or net=none");
+	check_tun(d);
 	check_quota(d);
 }
 

@@ -137,4 +137,7 @@ load helper
     code 0 berth doctor --json
     is "$output" '(.checks | length > 0) and (.ok | type == "boolean")'
     is "$output" '.checks | all(has("name") and has("ok") and has("detail"))'
+    opens=false
+    if [ -c /dev/net/tun ] && (: <>/dev/net/tun) 2>/dev/null; then opens=true; fi
+    is "$output" ".checks | any(.name == \"tun\" and .ok == $opens)"
 }
