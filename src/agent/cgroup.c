@@ -213,18 +213,59 @@ static int cannot(struct group *g, int c, struct agent_fail *f)
 		    hier_names[c]);
 }
 
-/* v1: whoever has no limit on cpus of its own stands in the sandbox's group itself, for the
- * sandbox's. */
-static void enter_box_cpu(struct group *g)
+/* v1: stands in the sandbox's group itself, below the sandbox's limit. */
+static bool enter_box(struct group *g, int c)
 {
 	struct group_dir *d = &g->dirs[g->n];
 
-	d->entry = base.h.own[GROUP_CPU] < 0 ? -1 : hier_open_entry(base.h.own[GROUP_CPU], false);
+	d->entry = hier_open_entry(base.h.own[c], false);
 	if (d->entry < 0)
-		return;
+		return false;
 	d->parent = d->dir = -1;
+	d->box = base.h.own[c];
+	d->v2 = false;
 	g->n++;
 	g->any = true;
+	return true;
+}
+
+static bool is_inside(const struct group *g, int hierarchy)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		const struct group_dir *d = &g->dirs[i];
+
+		if (hier_same(d->parent >= 0 ? d->parent : d->box, hierarchy))
+			return true;
+	}
+	return false;
+}
+
+/* Where groups were handed in nothing runs outside of one of them, which would be outside of the
+ * sandbox's limit: a sandbox that is full is one where no group can be made. v1: then it stands in
+ * the sandbox's own; v2 allows no process there. 0, or -1 and errno. */
+static int complete(struct group *g)
+{
+	int why = errno;
+
+	for (int c = 0; agent.groups_given && c < GROUP_V2; c++) {
+		if (base.h.own[c] >= 0 && !is_inside(g, base.h.own[c]) && !enter_box(g, c))
+			return -1;
+	}
+	if (!agent.groups_given || base.h.own[GROUP_V2] < 0 || is_inside(g, base.h.own[GROUP_V2]))
+		return 0;
+	errno = why ? why : EAGAIN;
+	return -1;
+}
+
+static int outside(struct group *g, struct agent_fail *f)
+{
+	int err = errno;
+
+	if (!g->shared)
+		group_remove(g);
+	group_close(g);
+	return fail(f, WIRE_E_UNAVAILABLE, "limits", err,
+		    "cannot enter the control groups of the sandbox: %m");
 }
 
 /* Limits in v1 hierarchies where memory or pids or cpu are there, else in v2. What was only
@@ -238,17 +279,20 @@ static int make_limits(const struct spec *s, const bool asked[GROUP_V2], const b
 	for (int i = 0; i < GROUP_CPUACCT; i++)
 		all_v1 = all_v1 && (!want[i] || base.h.own[i] >= 0);
 	parent = all_v1 ? -1 : v2_parent(asked);
+	errno = 0;
 	if (parent >= 0 && add_dir(g, parent, true) >= 0)
 		g->v2 = true;
+	else if (parent >= 0 && agent.groups_given)
+		return outside(g, f);
 	/* Before the others: cpuacct may be the same hierarchy, and has a group of its own. */
-	if (agent.groups_given && !g->v2 && !asked[GROUP_CPU])
-		enter_box_cpu(g);
+	if (agent.groups_given && !g->v2 && !asked[GROUP_CPU] && base.h.own[GROUP_CPU] >= 0)
+		enter_box(g, GROUP_CPU);
 	for (int c = 0; c < GROUP_V2; c++) {
 		errno = 0;
 		if (want[c] && set_one(g, c, s) < 0 && asked[c] && c != GROUP_CPUACCT)
 			return cannot(g, c, f);
 	}
-	return 0;
+	return complete(g) < 0 ? outside(g, f) : 0;
 }
 
 static void make_kill(struct group *g)
@@ -262,14 +306,16 @@ static void make_kill(struct group *g)
 }
 
 /* The guests' group of a sandbox: made when the first one comes. */
-static void open_guests(struct group *g)
+static int open_guests(struct group *g)
 {
 	g->shared = true;
+	errno = 0;
 	fmt(g->name, sizeof(g->name), "%s", GUESTS);
 	if (base.h.own[GROUP_V2] >= 0)
 		add_dir(g, base.h.own[GROUP_V2], true);
 	for (int c = 0; c < GROUP_V2; c++)
 		v1_dir(g, c);
+	return complete(g);
 }
 
 void group_fill(const struct group *g, struct spawn *s)
@@ -280,17 +326,23 @@ void group_fill(const struct group *g, struct spawn *s)
 	s->into = g->n && g->dirs[0].v2 ? g->dirs[0].dir : 0;
 }
 
-void guest_groups(struct spawn *s)
+int guest_groups(struct spawn *s)
 {
 	static struct group guests = GROUP_NONE;
 
 	if (!agent.groups_given)
-		return;
+		return 0;
 	find_base();
-	if (!guests.any)
-		open_guests(&guests);
+	if (!guests.any && open_guests(&guests) < 0) {
+		int err = errno;
+
+		group_close(&guests);
+		errno = err;
+		return -1;
+	}
 	if (s)
 		group_fill(&guests, s);
+	return 0;
 }
 
 int group_make(const struct spec *s, bool want_kill, struct group *ret, struct agent_fail *f)
@@ -307,8 +359,7 @@ int group_make(const struct spec *s, bool want_kill, struct group *ret, struct a
 		return 0;
 	find_base();
 	if (!any && given && s->kind == WIRE_KIND_SESSION) {
-		open_guests(ret);
-		return 0;
+		return open_guests(ret) < 0 ? outside(ret, f) : 0;
 	}
 	for (int c = 0; c < GROUP_V2; c++)
 		want[c] = asked[c] || (given && c != GROUP_CPU);

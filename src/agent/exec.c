@@ -199,7 +199,9 @@ static int start(struct exec *e, const uint8_t *p, size_t n, struct agent_fail *
 		r = 0;
 	if (r == 0 && give_stdio(e, &s) < 0)
 		r = fail(f, WIRE_E_UNAVAILABLE, "pipe", errno, "cannot make a pipe: %m");
-	guest_groups(&s);
+	if (r == 0 && guest_groups(&s) < 0)
+		r = fail(f, WIRE_E_UNAVAILABLE, "limits", errno,
+			 "cannot enter the control groups of the sandbox: %m");
 	if (r == 0)
 		r = begin(e, &s, f);
 	close_ends(&s);

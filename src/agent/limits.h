@@ -19,6 +19,7 @@ struct group {
 		/* the agent's own group, or the sandbox's; the directory; and the file by which
 		 * a process enters it */
 		int parent, dir, entry;
+		int box; /* parent is -1: the sandbox's group itself is entered, borrowed */
 		bool v2;
 	} dirs[GROUP_DIRS_MAX];
 	size_t n;
@@ -65,8 +66,9 @@ size_t group_members(const struct group *g);
 
 /* The guests' group of an isolated sandbox, where groups were handed in: what EXEC and installs start
  * goes there. Fills s->groups and s->into; s NULL: only opens it. The fds stay open in this process,
- * and are borrowed. Call it before fds are closed by a list. */
-void guest_groups(struct spawn *s);
+ * and are borrowed. Call it before fds are closed by a list. 0; -1 and errno: it cannot be entered,
+ * and nothing may be started outside of it. */
+int guest_groups(struct spawn *s);
 /* The same with any group. */
 void group_fill(const struct group *g, struct spawn *s);
 

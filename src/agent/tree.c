@@ -292,7 +292,11 @@ static void runner_main(struct runner *r, int out, int err)
 		_exit(1);
 	}
 	s.tied = r->level.level != LEVEL_PIDNS;
-	guest_groups(&s);
+	if (guest_groups(&s) < 0) {
+		fail(&r->report->fail, WIRE_E_UNAVAILABLE, "limits", errno,
+		     "cannot enter the control groups of the sandbox: %m");
+		_exit(1);
+	}
 	r->main = spawn(&s, &r->report->fail);
 	if (r->main < 0)
 		_exit(1);

@@ -237,6 +237,22 @@ TEST_TIMEOUT(a_memory_bomb_in_a_guest, 60)
 	end();
 }
 
+/* In a sandbox that has no memory left no group can be made either: that must not be a way to run
+ * outside of its limit. */
+TEST_TIMEOUT(a_full_sandbox, 60)
+{
+	begin(&(struct boxgroup_limits){.memory = 4096});
+	for (int i = 0; i < 3; i++) {
+		/* Killed, or refused before it ran. */
+		if (exec_on(&c, ARGV("eat", "60", "exit", "0")) == 0)
+			ASSERT_EQ(client_int(&c, WK_SIGNO, 0), SIGKILL);
+	}
+	run_worker(&c, "x", NULL, ARGV("eat", "60", "exit", "0"), &s);
+	/* -1: refused, and no record. */
+	ASSERT_NE(run_wait(&c, "x", 0, &s), WIRE_S_EXITED);
+	end();
+}
+
 static bool pids_at_most(void *arg)
 {
 	return hier_get(x_of(GROUP_PIDS), "pids.current", "") <= *(int *)arg;
