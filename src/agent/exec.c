@@ -118,15 +118,6 @@ static int open_stdio(struct exec *e, struct spawn *s, const uint8_t *p, size_t 
 	return 0;
 }
 
-/* The worker may open its own ends again (/dev/stdout); /dev/null is everybody's. */
-static int give_stdio(const struct exec *e, const struct spawn *s)
-{
-	return (e->in >= 0 && wall_give(s->in) < 0) || wall_give(s->out) < 0 ||
-			       wall_give(s->err) < 0
-		       ? -1
-		       : 0;
-}
-
 static void close_ends(struct spawn *s)
 {
 	int fds[] = {s->in, s->out == s->in ? -1 : s->out, s->err == s->out ? -1 : s->err,
@@ -197,8 +188,6 @@ static int start(struct exec *e, const uint8_t *p, size_t n, struct agent_fail *
 	else if (limits_exec(s.argv, s.envp, f) == 0 && (s.cwdfd = open_workdir(p, n, f)) >= 0 &&
 		 open_stdio(e, &s, p, n, f) == 0)
 		r = 0;
-	if (r == 0 && give_stdio(e, &s) < 0)
-		r = fail(f, WIRE_E_UNAVAILABLE, "pipe", errno, "cannot make a pipe: %m");
 	if (r == 0 && guest_groups(&s) < 0)
 		r = fail(f, WIRE_E_UNAVAILABLE, "limits", errno,
 			 "cannot enter the control groups of the sandbox: %m");

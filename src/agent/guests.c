@@ -17,7 +17,6 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -28,6 +27,7 @@
 #include "agent/guests.h"
 #include "agent/init.h"
 #include "agent/spawn.h"
+#include "agent/tree.h"
 #include "agent/walls.h"
 
 #define MAKE_MS 10000 /* how long the namespaces may take */
@@ -55,18 +55,6 @@ static pid_t raw_clone(unsigned long flags)
 
 /* ---- the keeper ---- */
 
-static int settle(void)
-{
-	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ||
-	    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-		return -1;
-	/* Terminals that no execution sees, whose workers have the same uid. Without, they share
-	 * init's. */
-	mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-	      "newinstance,ptmxmode=0666,mode=0620");
-	return wall_hide();
-}
-
 static void keep(void) attr_noreturn;
 static void keep(void)
 {
@@ -77,7 +65,7 @@ static void keep(void)
 	sigprocmask(SIG_SETMASK, &set, NULL);
 	fds_keep(NULL, 0);
 	prctl(PR_SET_NAME, "berth-guests");
-	if (chdir("/") < 0 || settle() < 0) {
+	if (chdir("/") < 0 || tree_own_mounts() < 0 || wall_hide() < 0) {
 		futex_set(&agent.shared->guests_ready, -errno);
 		_exit(1);
 	}

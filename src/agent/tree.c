@@ -51,19 +51,22 @@ static int map_ids(uid_t uid, gid_t gid)
 	return r;
 }
 
-static bool settle(bool userns, uid_t uid, gid_t gid)
+int tree_own_mounts(void)
 {
-	if (userns && map_ids(uid, gid) < 0)
-		return false;
 	/* Nothing of ours may appear outside; what is mounted outside later still appears here. */
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ||
 	    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-		return false;
+		return -1;
 	/* Terminals of its own: all workers have one uid. Without, they share init's. */
 	if (agent.walled)
 		mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
 		      "newinstance,ptmxmode=0666,mode=0620");
-	return true;
+	return 0;
+}
+
+static bool settle(bool userns, uid_t uid, gid_t gid)
+{
+	return (!userns || map_ids(uid, gid) == 0) && tree_own_mounts() == 0;
 }
 
 static pid_t raw_clone(int flags)

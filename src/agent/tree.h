@@ -58,6 +58,10 @@ struct tree_result {
 	struct agent_fail fail;
 };
 
+/* In new PID and mount namespaces: nothing mounted from now on is seen outside; their own /proc, and
+ * with walls their own terminals. 0, or -1 and errno. */
+int tree_own_mounts(void);
+
 /* Runs c to its end: returns when nothing of the tree is alive. 0, and *ret; -1 only when it
  * could not be begun (ret->fail). stdin is
  * /dev/null. Must be called in a connection child. */
