@@ -349,6 +349,34 @@ pid_t parent_of(pid_t pid)
 	return (pid_t)atoi(p + 4);
 }
 
+pid_t child_named(pid_t parent, const char *name)
+{
+	char path[320], line[32];
+	DIR *d = opendir("/proc");
+	struct dirent *e;
+	pid_t found = 0;
+
+	while (d && !found && (e = readdir(d))) {
+		pid_t pid = (pid_t)atoi(e->d_name);
+		FILE *f;
+
+		if (pid <= 0 || parent_of(pid) != parent)
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+		f = fopen(path, "re");
+		if (f && fgets(line, sizeof(line), f)) {
+			line[strcspn(line, "\n")] = '\0';
+			if (strcmp(line, name) == 0)
+				found = pid;
+		}
+		if (f)
+			fclose(f);
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
 pid_t supervisor_of(pid_t worker)
 {
 	char path[64], buf[4096];

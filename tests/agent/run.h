@@ -73,6 +73,8 @@ bool marked_until(const char *word, int n);
 /* The supervisor of a worker: the nearest berth-agent above it. */
 pid_t supervisor_of(pid_t worker);
 pid_t parent_of(pid_t pid);
+/* A child of this process by the name in /proc/PID/comm; 0: none. */
+pid_t child_named(pid_t parent, const char *name);
 
 /* Levels: subtests run once for each. */
 struct level {

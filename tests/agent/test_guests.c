@@ -7,7 +7,6 @@
 #include "tap.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -72,30 +71,10 @@ static bool is_gone(void *arg)
 	return kill(*(pid_t *)arg, 0) < 0 && errno == ESRCH;
 }
 
-/* The keeper, as the host sees it: init's child by that name; 0: none. */
+/* The keeper, as the host sees it; 0: none. */
 static pid_t keeper(void)
 {
-	char path[320], name[32];
-	DIR *d = opendir("/proc");
-	struct dirent *e;
-	pid_t found = 0;
-
-	while (d && !found && (e = readdir(d))) {
-		pid_t pid = (pid_t)atoi(e->d_name);
-		FILE *f;
-
-		if (pid <= 0 || parent_of(pid) != proc.pid)
-			continue;
-		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-		f = fopen(path, "re");
-		if (f && fgets(name, sizeof(name), f) && strcmp(name, "berth-guests\n") == 0)
-			found = pid;
-		if (f)
-			fclose(f);
-	}
-	if (d)
-		closedir(d);
-	return found;
+	return child_named(proc.pid, "berth-guests");
 }
 
 /* ---- one place for all of them ---- */

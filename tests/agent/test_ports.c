@@ -161,27 +161,7 @@ static void end(void)
 /* The forwarding child; 0: none. */
 static pid_t forwarder(void)
 {
-	char path[320], name[32];
-	DIR *d = opendir("/proc");
-	struct dirent *e;
-	pid_t found = 0;
-
-	while (d && !found && (e = readdir(d))) {
-		pid_t pid = (pid_t)atoi(e->d_name);
-		FILE *f;
-
-		if (pid <= 0 || parent_of(pid) != proc.pid)
-			continue;
-		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-		f = fopen(path, "re");
-		if (f && fgets(name, sizeof(name), f) && strcmp(name, "berth-ports\n") == 0)
-			found = pid;
-		if (f)
-			fclose(f);
-	}
-	if (d)
-		closedir(d);
-	return found;
+	return child_named(proc.pid, "berth-ports");
 }
 
 /* ---- many bytes ---- */
